@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from monitor.model.rules import Severity
-from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
+from monitor.service.daemon.outage import DATABASE_AWAY
 from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.configuration import Settings
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE

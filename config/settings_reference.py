@@ -25,7 +25,7 @@ from monitor.settings.configuration import Settings
 from monitor.settings.rule_options import KINDS as RULE_KINDS
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.value_types import ParsedBy
-from monitor.sources.http.profiles import FOLDER
+from monitor.sources.http.profiles import PROFILE_FOLDER
 
 _NAMES: dict[object, str] = {
     str: "a text",
@@ -69,7 +69,7 @@ def settings_reference() -> str:
 def profiles_reference() -> str:
     """A section for each profile of sources over HTTP: what it is for, where its API is described, its variables."""
     parts = []
-    for path in sorted(FOLDER.glob("*.yaml")):
+    for path in sorted(PROFILE_FOLDER.glob("*.yaml")):
         profile = yaml.safe_load(path.read_text(encoding="utf-8"))
         rows = [
             (

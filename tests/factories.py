@@ -25,7 +25,7 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind
-from monitor.model.runs import Claim, Findings, Histogram, RunStatus, Summary
+from monitor.model.runs import Claim, Histogram, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
 
@@ -239,14 +239,14 @@ def transition(**changes):
     return replace(base, **{"kind": kind, **changes})
 
 
-def findings(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):
+def measured_run(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):
     found: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
     reasons: tuple[RunReason, ...] = ()
     if run_reason is not None:
         reasons = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
-    return Findings(slot=slot, status=status, reasons=reasons, **found)
+    return MeasuredRun(slot=slot, status=status, reasons=reasons, **found)
 
 
 def evaluate(what, *, slot=SLOT, at=None, states=(), expectations=(), standstills=(), **found):
@@ -254,7 +254,7 @@ def evaluate(what, *, slot=SLOT, at=None, states=(), expectations=(), standstill
     memory = Memory(states=tuple(states))
     return evaluate_rules(
         what,
-        findings(slot, **found),
+        measured_run(slot, **found),
         memory,
         at or slot,
         expectations=expectations,
@@ -263,4 +263,6 @@ def evaluate(what, *, slot=SLOT, at=None, states=(), expectations=(), standstill
 
 
 def expect(what, slot, summaries, past, states=(), **found):
-    return compute_expectations(what, findings(slot, summaries=summaries, **found), past, states)
+    return compute_expectations(
+        what, measured_run(slot, summaries=summaries, **found), past, states
+    )

@@ -32,7 +32,7 @@ from monitor.model.runs import (
     RunResult,
     RunStatus,
 )
-from monitor.model.unpaired import ArmCounts, UnpairedFindings
+from monitor.model.unpaired import ArmCounts, UnpairedResults
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.web.app import create_app
@@ -40,7 +40,7 @@ from monitor.web.pages import Site
 from monitor.web.pages.site import ScheduledRun, Status
 
 SLOT = factories.SLOT
-UNPAIRED = UnpairedFindings(
+UNPAIRED = UnpairedResults(
     baseline_share=0.5,
     users=dict.fromkeys(Arm, ArmCounts(assigned=100, served=98, compared=95)),
     switched=1,

@@ -15,7 +15,7 @@ from monitor import plugin_v1
 from monitor.cli.main import EPILOG, app
 from monitor.cli.output import INTERNAL_EXIT, OUTPUT_EXIT, SOURCE_EXIT, USAGE_EXIT, VERDICT_EXITS
 from monitor.export.exposition import DAEMON_GAUGES
-from monitor.export.series import PREFIX, SERIES
+from monitor.export.series import SERIES, SERIES_PREFIX
 from monitor.measures.metrics import METRICS
 from monitor.model import errors
 from monitor.receivers import RECEIVERS
@@ -170,7 +170,7 @@ def test_the_guide_names_every_environment_variable_that_the_program_reads():
 
 def test_what_run_once_leaves_out_is_documented():
     documented = section(DEPLOYING, "Without a daemon")
-    assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in documented} == set()
+    assert {name for name in DAEMON_GAUGES if f"`{SERIES_PREFIX}{name}`" not in documented} == set()
     wanted = {
         name
         for one in COMMANDS["run-once",].params

@@ -224,7 +224,7 @@ def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folder
             database.execute(
                 "CREATE TABLE t AS SELECT repeat('x', 100) || range AS a FROM range(3000000)"
             )
-    said = temporary_database.room_trouble(str(caught.value))
+    said = temporary_database.explain_shortage(str(caught.value))
     assert said is not None
     assert "none of /read-only, /tmp, /var/tmp" in said
     assert "set TMPDIR to a folder that can be written" in said

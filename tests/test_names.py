@@ -1,4 +1,4 @@
-"""One name for one idea: no two modules define a class or a public function of one name."""
+"""One name for one idea: no two modules define a class, a function or a constant of one name."""
 
 import ast
 from collections import defaultdict
@@ -6,29 +6,50 @@ from pathlib import Path
 
 import monitor
 
+PER_MODULE = {"log", "__all__"}
+"""Names with the same meaning in each module: its logger, and its public names."""
+
 
 def find_definitions(tree):
-    """The names of the public classes and functions of a module."""
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return {node.name for node in tree.body if isinstance(node, kinds) if node.name[0] != "_"}
+    """The names of the classes, functions and constants of a module."""
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for target in targets:
+                yield from (name.id for name in ast.walk(target) if isinstance(name, ast.Name))
 
 
 def find_twins(trees):
-    """The modules of each name that several modules define."""
-    modules = defaultdict(list)
+    """The modules of each public name that another module defines too, perhaps as a private one.
+
+    Private functions may have the name of a public one: the public one often calls them.
+    """
+    modules = defaultdict(set)
+    public_names = set()
     for module, tree in trees.items():
-        for name in find_definitions(tree):
-            modules[name].append(module)
-    return {name: owners for name, owners in modules.items() if len(owners) > 1}
+        for name in set(find_definitions(tree)) - PER_MODULE:
+            is_constant = name.strip("_").isupper()
+            shared_name = name.removeprefix("_") if is_constant else name
+            modules[shared_name].add(module)
+            if not name.startswith("_"):
+                public_names.add(name)
+    return {
+        name: sorted(owners)
+        for name, owners in modules.items()
+        if name in public_names and len(owners) > 1
+    }
 
 
-def test_no_two_modules_define_a_class_or_function_of_one_name():
+def test_no_two_modules_define_a_class_function_or_constant_of_one_name():
     root = Path(monitor.__file__).parent
     paths = sorted(root.rglob("*.py"))
-    twins = find_twins({path.relative_to(root): ast.parse(path.read_text()) for path in paths})
-    assert not twins
+    assert find_twins({path.relative_to(root): ast.parse(path.read_text()) for path in paths}) == {}
 
 
-def test_a_planted_twin_is_found():
-    twin = ast.parse("class Part: pass")
-    assert find_twins({"model": twin, "daemon": twin}) == {"Part": ["model", "daemon"]}
+def test_planted_twins_are_found():
+    model = ast.parse("class Part: pass\nMOST: int = 3\nlog = 1\n_T = 1")
+    daemon = ast.parse("class Part: pass\n_MOST = 4\nlog = 1\n_T = 2")
+    both = ["daemon", "model"]
+    assert find_twins({"model": model, "daemon": daemon}) == {"Part": both, "MOST": both}

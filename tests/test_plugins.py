@@ -240,7 +240,7 @@ ALONE = changed(BOTH, metrics=("overlap",))
 
 def found_by(what, batch_users=None):
     """All that a run tells of metrics, and what it could not measure."""
-    gathered, asked = RunScores(), arms(*LISTS, users("a", "b"), again=Canned(LISTS[0]))
+    gathered, asked = RunScores(), arms(*LISTS, users("a", "b"), second_baseline=Canned(LISTS[0]))
     found = measure_slot(
         what,
         asked,
@@ -322,7 +322,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
     ring, is_final, said, install, monkeypatch
 ):
     install()
-    monkeypatch.setattr(receiver_options, "GRACE_S", 0.1)
+    monkeypatch.setattr(receiver_options, "PLUGIN_GRACE_S", 0.1)
     monkeypatch.setattr(Bell, "ring", staticmethod(ring))
     entry = ReceiverOptions.model_validate(
         {"bell": {"timeout": "100ms" if ring is hang else "20s"}}

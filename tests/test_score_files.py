@@ -34,7 +34,7 @@ def write(path, *batches):
 def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(score_files, "CHUNK", 1)
+    monkeypatch.setattr(score_files, "ROW_GROUP_USERS", 1)
     write(
         tmp_path / "{slot:%Y}" / "{slot:%m-%d}.parquet",
         batch({"b": 0.5, "a": NAN}),

@@ -103,7 +103,7 @@ bounded, unbounded = (-1.0, 1.0), (-np.inf, np.inf)
     st.lists(st.floats(-1, 1) | st.just(np.nan), min_size=1, max_size=80),
     st.integers(1, 7),
     st.sampled_from([bounded, unbounded]),
-    st.sampled_from([10, summaries.EXACT]),
+    st.sampled_from([10, summaries.EXACT_SCORES]),
 )
 @example([0.1 * 3.0**power for power in range(12)], 7, unbounded, 10)
 @example([1.0, 0.2196698208047556, 1e-05], 2, unbounded, 10)
@@ -113,7 +113,7 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts
         [Statistic.parse("p33"), Statistic.parse("share_below(0.25)")],
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summaries, "EXACT", exact)
+        patch.setattr(summaries, "EXACT_SCORES", exact)
         found = ScoreSums(bounds)
         for part in np.array_split(np.random.default_rng(3).permutation(scores), parts):
             found.add(part, wanted)
@@ -135,7 +135,7 @@ def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds, scale)
     # A third of the users have the very same score, as where lists are equal.
     values = scale * np.where(rng.random(50_000) < 1 / 3, 1.0, rng.beta(2, 5, 50_000))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summaries, "EXACT", 1000)
+        patch.setattr(summaries, "EXACT_SCORES", 1000)
         found = summarize(values, bounds)
     width = (found.histogram.high - found.histogram.low) / summaries.FINE
 
@@ -143,7 +143,7 @@ def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds, scale)
         exact = np.percentile(values, percent)
         assert abs((found.value(f"p{percent:02}") or 0.0) - exact) <= 1.01 * width
     counts, _ = np.histogram(
-        values, bins=summaries.BINS, range=(found.histogram.low, found.histogram.high)
+        values, bins=summaries.HISTOGRAM_BINS, range=(found.histogram.low, found.histogram.high)
     )
     assert found.histogram.counts == tuple(counts)
 

@@ -156,10 +156,10 @@ def test_a_planted_decision_is_found(line):
     [
         "if reason is None or reason == other.reason: pass",
         "if reason.kind is RunReasonKind.LATE: pass",
-        "if reason in KINDS or reason == LISTED: pass",
+        "if reason in KINDS or reason == HAS_LIST: pass",
         'if message["type"] == "http.response.start": pass',
     ],
 )
 def test_what_compares_values_or_whole_texts_of_two_things_is_none(line):
-    constants = {"KINDS": frozenset([1, 2]), "LISTED": 0}
+    constants = {"KINDS": frozenset([1, 2]), "HAS_LIST": 0}
     assert list(find_decisions(ast.parse(line), constants)) == []

@@ -20,7 +20,7 @@ from monitor.model.memory import PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Comparison, Condition, ConditionRule, StandstillRule
 from monitor.model.run_reasons import RunReasonKind, find_reason
-from monitor.model.runs import ArmScore, Findings
+from monitor.model.runs import ArmScore, MeasuredRun
 from monitor.model.statistics import CHURN
 from monitor.texts.conditions import (
     write_churn,
@@ -35,7 +35,7 @@ from monitor.texts.run_reasons import write_run_reason
 
 JUST_AFTER = timedelta(microseconds=1)
 """A verdict between two runs gets a slot that is this much later than the newest judged slot."""
-MOVED = 0.02
+LEAST_CHURN = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
 """An arm stands still if its share of replaced items is at most this part of the other arm's share.
@@ -46,7 +46,7 @@ While an alert on standstill is firing, the limit is twice as high.
 
 def judge_condition(
     rule: ConditionRule,
-    findings: Findings,
+    measured: MeasuredRun,
     verdicts: Sequence[Verdict],
     *,
     is_unknown: bool,
@@ -65,7 +65,7 @@ def judge_condition(
     about these two.
     """
     condition = rule.condition
-    unjudged = judge_status(findings)
+    unjudged = judge_status(measured)
     if condition is Condition.STALE:
         return _make_clear_verdict(condition) if unjudged is None else None
     if unjudged is not None:
@@ -91,19 +91,19 @@ def judge_condition(
     return _in_condition(lacking[0], reason)
 
 
-def judge_reason(condition: Condition, findings: Findings) -> Verdict | None:
+def judge_reason(condition: Condition, measured: MeasuredRun) -> Verdict | None:
     """Judge a condition of `OF_UNPAIRED`, which a reason of the run reports.
 
     None if the run did not compare the arms' users.
     """
-    if findings.unpaired is None:
+    if measured.unpaired is None:
         return None
     # The kind of reason has the name of the condition.
-    reason = find_reason(findings.reasons, RunReasonKind(condition))
+    reason = find_reason(measured.reasons, RunReasonKind(condition))
     if reason is None:
         return _make_clear_verdict(condition)
     return verdict_without_value(
-        Outcome.BREACH, write_run_reason(reason), findings.unpaired.assigned
+        Outcome.BREACH, write_run_reason(reason), measured.unpaired.assigned
     )
 
 
@@ -249,10 +249,10 @@ def _count_changes(
         # Otherwise the alert would start and end repeatedly if the arm's churn is about a tenth of
         # the other arm's churn.
         still *= 2
-    if churn_of_other >= MOVED and churn_of_arm <= still:
+    if churn_of_other >= LEAST_CHURN and churn_of_arm <= still:
         return replace(before, missed=before.missed + 1)
     # The arm did not change, and the other arm did not change enough for a standstill.
-    if churn_of_arm < MOVED:
+    if churn_of_arm < LEAST_CHURN:
         return before
     # A standstill that fired was not normal, so its length is not learned.
     longest = before.longest if was_firing else max(before.longest, before.missed)
@@ -260,7 +260,7 @@ def _count_changes(
 
 
 def judge_standstill(
-    rule: StandstillRule, findings: Findings, standstill: Standstill | None
+    rule: StandstillRule, measured: MeasuredRun, standstill: Standstill | None
 ) -> Verdict:
     """Judge whether the arm's lists stopped changing.
 
@@ -271,10 +271,10 @@ def judge_standstill(
     - ``no_data``: the lists of this run cannot be compared with those of the last run.
     - ``too_few``: too few users were compared, or the rule is still learning.
     """
-    unjudged = judge_status(findings)
+    unjudged = judge_status(measured)
     if unjudged is not None:
         return unjudged
-    churn = _find_churn(findings.arm_scores)
+    churn = _find_churn(measured.arm_scores)
     if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
         return verdict_without_value(
             Outcome.NO_DATA, "there are no lists of an earlier run to compare with"

@@ -1,4 +1,4 @@
-"""Decides which alerts report one fault, how many users they concern, and when to wake people.
+"""Decides which alerts report one fault, how many users they affect, and when to wake people.
 
 docs/explanation/delivery.md explains the rules.
 """
@@ -18,7 +18,7 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity
-from monitor.model.statistics import ABOUT_ORDER, CoverageShare, Lack
+from monitor.model.statistics import ABOUT_ORDER, NO_LIST, CoverageShare
 from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
@@ -33,23 +33,11 @@ _CARRIED = 0.2
 Their change must be at most this share of the segment's change.
 """
 _GROWN = 2.0
-_NO_LIST = (Lack.MISSING, Lack.EMPTY, Lack.FAILED, Lack.UNPAIRED)
 _LOUDEST = tuple(Severity)
-_LACKS_OF_FAULT: Mapping[FaultKind, Collection[Lack]] = {
-    FaultKind.MISSING: _NO_LIST,
-    FaultKind.SHARED_LIST: (Lack.SHARED,),
-    FaultKind.IDENTICAL: (Lack.IDENTICAL, Lack.ALIKE),
-    FaultKind.ALIKE: (Lack.ALIKE,),
-    FaultKind.INTERLEAVED: (Lack.INTERLEAVED,),
-    FaultKind.CUT_SHORT: (Lack.SHORT, Lack.DUPLICATED),
-    FaultKind.STALE: (Lack.UNCHANGED,),
-    FaultKind.SHIFTED: (Lack.SHIFTED,),
-    FaultKind.REORDERED: ABOUT_ORDER,
-}
 
 
-class AlertProblem(StrEnum):
-    """What an alert reports. The first two problems are different faults."""
+class Symptom(StrEnum):
+    """What an alert reports. The first two symptoms are different faults."""
 
     NO_LIST = "users get no list"
     OTHER_LIST = "users get another list"
@@ -57,14 +45,14 @@ class AlertProblem(StrEnum):
     OUTAGE = "no run succeeds"
 
 
-def find_problem(kind: RuleKind, statistic: str) -> AlertProblem:
-    """Find the problem that rules and alerts of this kind report about this statistic."""
+def find_symptom(kind: RuleKind, statistic: str) -> Symptom:
+    """Find the symptom that rules and alerts of this kind report about this statistic."""
     if kind is RuleKind.CONDITION:
         is_outage = statistic in (Condition.ERROR, Condition.STALE)
-        return AlertProblem.OUTAGE if is_outage else AlertProblem.CONDITION
-    if kind is RuleKind.COVERAGE and statistic.startswith(_NO_LIST):
-        return AlertProblem.NO_LIST
-    return AlertProblem.OTHER_LIST
+        return Symptom.OUTAGE if is_outage else Symptom.CONDITION
+    if kind is RuleKind.COVERAGE and statistic.startswith(NO_LIST):
+        return Symptom.NO_LIST
+    return Symptom.OTHER_LIST
 
 
 def assign_incidents(
@@ -90,10 +78,10 @@ def assign_incidents(
     not. If a condition concerns all users, its number of users is the number of users without a
     list.
     """
-    problems = {
-        rule.alert: find_problem(rule.kind, str(rule.subject.statistic)) for rule in judging.rules
+    symptoms = {
+        rule.alert: find_symptom(rule.kind, str(rule.subject.statistic)) for rule in judging.rules
     }
-    transitions = _count_users_of_conditions(transitions, states, before, problems)
+    transitions = _count_users_of_conditions(transitions, states, before, symptoms)
     lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
     incidents = {key: state.incident for key, state in lasting.items()}
     members: dict[str | None, list[AlertState]] = defaultdict(list)
@@ -102,18 +90,18 @@ def assign_incidents(
     # The alerts that start in one run are assigned in three groups. Alerts of a later group can
     # join the incident of an earlier group.
     for group in (
-        (AlertProblem.OTHER_LIST, AlertProblem.CONDITION),
-        (AlertProblem.NO_LIST,),
-        (AlertProblem.OUTAGE,),
+        (Symptom.OTHER_LIST, Symptom.CONDITION),
+        (Symptom.NO_LIST,),
+        (Symptom.OUTAGE,),
     ):
         starts = [
-            change for change in transitions if change.is_start and problems[change.alert] in group
+            change for change in transitions if change.is_start and symptoms[change.alert] in group
         ]
         if not starts:
             continue
         firing: list[AlertState] = []
         for incident in members.values():
-            if _may_join(starts, incident, problems):
+            if _may_join(starts, incident, symptoms):
                 firing += incident
         slot = starts[0].slot
         name = _find_open(firing, slot, judging.group_for)
@@ -141,18 +129,17 @@ def assign_incidents(
 def _may_join(
     starts: Sequence[Transition],
     incident: Sequence[AlertState],
-    problems: Mapping[str, AlertProblem],
+    symptoms: Mapping[str, Symptom],
 ) -> bool:
     """Whether these starting alerts may join an incident with these states."""
-    problem = problems[starts[0].alert]
-    # The problem is None if the rule of a firing alert was removed.
-    of_incident = {problems.get(state.alert) for state in incident}
-    if problem is not AlertProblem.OUTAGE:
-        return problem is AlertProblem.NO_LIST or AlertProblem.OUTAGE not in of_incident
+    symptom = symptoms[starts[0].alert]
+    # The symptom is None if the rule of a firing alert was removed.
+    of_incident = {symptoms.get(state.alert) for state in incident}
+    if symptom is not Symptom.OUTAGE:
+        return symptom is Symptom.NO_LIST or Symptom.OUTAGE not in of_incident
     since = min(start.since for start in starts)
-    return AlertProblem.NO_LIST in of_incident or all(
-        problems.get(state.alert) in (AlertProblem.CONDITION, AlertProblem.OUTAGE)
-        or state.since >= since
+    return Symptom.NO_LIST in of_incident or all(
+        symptoms.get(state.alert) in (Symptom.CONDITION, Symptom.OUTAGE) or state.since >= since
         for state in incident
     )
 
@@ -161,7 +148,7 @@ def _count_users_of_conditions(
     transitions: Sequence[Transition],
     states: Sequence[AlertState],
     before: Sequence[AlertState],
-    problems: Mapping[str, AlertProblem],
+    symptoms: Mapping[str, Symptom],
 ) -> tuple[Transition, ...]:
     """Set the number of users of each starting alert on a condition of all users.
 
@@ -170,7 +157,7 @@ def _count_users_of_conditions(
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
     lost = []
     for state in states:
-        is_count = state.segment == ALL and problems.get(state.alert) is AlertProblem.NO_LIST
+        is_count = state.segment == ALL and symptoms.get(state.alert) is Symptom.NO_LIST
         if is_count and state.value is not None:
             lost.append(round(state.value * state.users))
     if not lost:
@@ -239,7 +226,7 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
     except ConfigError:
         return False  # another version stored the alert
     is_of_arm = share.arm is None or share.arm in finding.arms
-    return is_of_arm and share.lack in _LACKS_OF_FAULT.get(finding.kind, ())
+    return is_of_arm and share.trait in finding.kind.facts.traits
 
 
 def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
@@ -273,7 +260,7 @@ def _is_share(change: Transition) -> bool:
 
 
 def count_concerned(starts: Iterable[Transition]) -> float:
-    """Count the users that these firing alerts concern.
+    """Count the users that these firing alerts affect.
 
     Each alert on a share of users counts users, but not if it is about the order of items. An
     alert's counts on segments of one dimension are added. The largest count is returned. If no
@@ -306,7 +293,7 @@ def _count_users(start: Transition) -> float | None:
     return start.users * abs(start.value - (start.normal or 0.0))
 
 
-_FAULTS = frozenset({AlertProblem.NO_LIST, AlertProblem.OTHER_LIST})
+_FAULTS = frozenset({Symptom.NO_LIST, Symptom.OTHER_LIST})
 
 
 @immutable
@@ -318,7 +305,7 @@ class WakeUps:
     users: float = 0.0
     # Whether it concerns at least half of the users of its largest alert
     concerns_most: bool = False
-    faults: frozenset[AlertProblem] = frozenset()
+    faults: frozenset[Symptom] = frozenset()
     worse: str | None = None
     has_grown: bool = False  # whether only growth caused the last one
 
@@ -346,7 +333,7 @@ def count_wake_ups(starts: Sequence[Transition]) -> WakeUps:
             severity=min((start.severity for start in seen), key=_LOUDEST.index),
             users=users,
             concerns_most=users >= URGENT_SHARE * max(start.users for start in seen),
-            faults=_FAULTS & {find_problem(start.kind, start.statistic) for start in seen},
+            faults=_FAULTS & {find_symptom(start.kind, start.statistic) for start in seen},
         )
         worse = _why_worse(last, now)
         if not last.count:

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
 
-from monitor.alerts.incidents import AlertProblem, find_leads, find_problem, reports_fault
+from monitor.alerts.incidents import Symptom, find_leads, find_symptom, reports_fault
 from monitor.model.alerts import Transition
-from monitor.model.explanation import MODEL_CHANGES, FaultKind, Finding
+from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import GAPS, parse_derived
-from monitor.model.urgency import Concern
+from monitor.model.urgency import Impact
 from monitor.texts.actions import write_condition_step, write_first_step, write_gap_step
 from monitor.texts.explanations import has_duplicates
 
@@ -71,9 +71,7 @@ def _distance_from_threshold(change: Transition) -> float:
     return abs(change.value - change.threshold) / unit
 
 
-def find_first_step(
-    lead: Transition, concern: Concern | None, finding: Finding | None
-) -> str | None:
+def find_first_step(lead: Transition, impact: Impact | None, finding: Finding | None) -> str | None:
     """Write what to do first about the fault that begins. None if no fault is known."""
     if not lead.is_start:
         return None
@@ -83,13 +81,13 @@ def find_first_step(
             return step
     if finding is not None:
         return write_first_step(finding.kind, finding.arms, has_duplicates=has_duplicates(finding))
-    if parse_derived(lead.metric)[0] in GAPS:
+    if parse_derived(lead.metric).derived in GAPS:
         return write_gap_step(lead.direction)
-    problem = find_problem(lead.kind, lead.statistic)
-    has_no_list = problem in (AlertProblem.NO_LIST, AlertProblem.OUTAGE, AlertProblem.CONDITION)
-    if concern is None or not concern.arms or not has_no_list:
+    symptom = find_symptom(lead.kind, lead.statistic)
+    has_no_list = symptom in (Symptom.NO_LIST, Symptom.OUTAGE, Symptom.CONDITION)
+    if impact is None or not impact.arms or not has_no_list:
         return None
-    return write_first_step(FaultKind.MISSING, concern.arms)
+    return write_first_step(FaultKind.MISSING, impact.arms)
 
 
 def find_first_bad_slot(
@@ -102,9 +100,9 @@ def find_first_bad_slot(
     """
     if lead.kind is RuleKind.CONDITION or lead not in starts:
         return None
-    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
+    may_be_wanted = parse_derived(lead.metric).derived in GAPS
     if finding is not None:
-        may_be_wanted = finding.kind in MODEL_CHANGES
+        may_be_wanted = finding.kind.facts.is_model_change
     if not may_be_wanted:
         return None
     return min(start.since for start in starts if start.kind is lead.kind)

@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple, Protocol, Self
 
-from monitor.alerts.incidents import AlertProblem, count_wake_ups, find_problem
+from monitor.alerts.incidents import Symptom, count_wake_ups, find_symptom
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
@@ -38,7 +38,7 @@ from monitor.texts.deliveries import (
     write_waiting_end,
 )
 
-NAMES = ("alert", "comparison", "segment", "severity", "metric", "statistic")
+ALERT_LABELS = ("alert", "comparison", "segment", "severity", "metric", "statistic")
 """Labels of every alert, in addition to the labels of its rule."""
 
 _MATCHER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", re.DOTALL)
@@ -132,8 +132,8 @@ def _search(pattern: str, text: str) -> bool:
 
 
 def matchable_labels(transition: Transition) -> dict[str, str]:
-    """The labels of the alert's rule, and `NAMES`. A rule's label cannot override `NAMES`."""
-    return {**transition.labels, **{name: str(getattr(transition, name)) for name in NAMES}}
+    """The labels of the alert's rule, and `ALERT_LABELS`, which a rule's label cannot override."""
+    return {**transition.labels, **{name: str(getattr(transition, name)) for name in ALERT_LABELS}}
 
 
 def propose_matchers(
@@ -367,7 +367,7 @@ class Dispatch:
         """Return why the start waits for an alert on a condition. None if it does not."""
         # Alerts on users without a list are not inhibited, because failed runs count these users
         # too.
-        if find_problem(start.kind, start.statistic) is not AlertProblem.OTHER_LIST:
+        if find_symptom(start.kind, start.statistic) is not Symptom.OTHER_LIST:
             return None
         for other in self.snapshot.firing:
             is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING

@@ -49,8 +49,8 @@ from monitor.model.rules import (
     StandstillRule,
 )
 from monitor.model.run_reasons import RunReasonKind, find_reason
-from monitor.model.runs import ArmScore, Findings, RunStatus, Summary
-from monitor.model.statistics import TRAITS, CoverageShare, Lack, parse_derived
+from monitor.model.runs import ArmScore, MeasuredRun, RunStatus, Summary
+from monitor.model.statistics import MEASURED_TRAITS, CoverageShare, ListTrait, parse_derived
 from monitor.texts.run_reasons import (
     with_cause,
     write_failures,
@@ -83,13 +83,13 @@ class Figures:
         """
         shares: dict[tuple[str, CoverageShare], Reading] = {}
         for score in scores:
-            if score.metric in TRAITS and score.value is not None:
-                share = CoverageShare(Lack(score.metric), score.arm)
+            if score.metric in MEASURED_TRAITS and score.value is not None:
+                share = CoverageShare(ListTrait(score.metric), score.arm)
                 shares[score.segment, share] = Reading(score.value, score.n, score.segment)
         traits = {}
         for (segment, share), reading in shares.items():
             everybody = shares.get((ALL, share))
-            if share.lack is not Lack.UNCHANGED or _have_others_moved(reading, everybody):
+            if share.trait is not ListTrait.UNCHANGED or _have_others_moved(reading, everybody):
                 traits[segment, share] = reading
         return cls(
             summaries={(summary.segment, summary.metric): summary for summary in summaries},
@@ -99,7 +99,7 @@ class Figures:
 
     def find_share(self, segment: str, share: CoverageShare) -> Reading | None:
         """The share of users in the segment. None if it is not known."""
-        if share.lack in TRAITS:
+        if share.trait in MEASURED_TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
         if row is None or not row.asked_of(share.arm):
@@ -111,7 +111,7 @@ class Figures:
         """The segments in which the rule's series was measured."""
         if isinstance(rule, SimilarityRule):
             return {segment for segment, metric in self.summaries if metric == rule.metric}
-        if rule.share.lack in TRAITS:
+        if rule.share.trait in MEASURED_TRAITS:
             return {segment for segment, share in self.traits if share == rule.share}
         return set(self.coverage)
 
@@ -136,7 +136,7 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
 class _Run:
     """The values of one run that rules read."""
 
-    findings: Findings
+    measured: MeasuredRun
     figures: Figures
     thin: Mapping[str, str]
     expectations: Mapping[tuple[str, str], Expectation]
@@ -153,7 +153,7 @@ class _Run:
 
 def evaluate_rules(
     comparison: Comparison,
-    findings: Findings,
+    measured: MeasuredRun,
     memory: Memory,
     at: datetime,
     *,
@@ -167,11 +167,11 @@ def evaluate_rules(
     """
     rules = comparison.judging.rules
     states = memory.states
-    rows = findings.coverage.rows if findings.coverage else ()
+    rows = measured.coverage.rows if measured.coverage else ()
     run = _Run(
-        findings=findings,
-        figures=Figures.of(findings.summaries, rows, findings.arm_scores),
-        thin=thin_segments(findings.coverage, comparison.judging.min_paired_share),
+        measured=measured,
+        figures=Figures.of(measured.summaries, rows, measured.arm_scores),
+        thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
     )
@@ -195,7 +195,7 @@ def evaluate_rules(
         evaluation = Evaluation(
             comparison=comparison.name,
             segment=segment,
-            slot=findings.slot,
+            slot=measured.slot,
             at=at,
             learned_limit=_learned_limit(rule, segment, run),
             installation=memory.installation,
@@ -233,8 +233,8 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
 
 def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[JudgedRule]:
     """Judge the rule in each of its segments. Leaves out segments that the run does not decide."""
-    measured = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
-    segments = segments_of(rule, measured, states)
+    judged_segments = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
+    segments = segments_of(rule, judged_segments, states)
     if rule.segments == "named":
         # The rule is about segments that other rules name, and about those of its own alerts.
         lasting = {state.segment for state in states if state.alert == rule.alert}
@@ -247,17 +247,17 @@ def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[J
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     """Judge a value of similarity. A noise floor that cannot be trusted gives ``no_data``."""
-    findings = run.findings
+    measured = run.measured
     summary = run.figures.summaries.get((segment, rule.metric))
     derived, _ = parse_derived(rule.metric)
-    doubt = find_reason(findings.reasons, RunReasonKind.UNTRUSTED_FLOOR)
+    doubt = find_reason(measured.reasons, RunReasonKind.UNTRUSTED_FLOOR)
     if derived is not None and doubt is not None:
         return verdict_without_value(Outcome.NO_DATA, write_run_reason(doubt))
-    if summary is None and run.is_unknown(segment) and findings.status is RunStatus.OK:
+    if summary is None and run.is_unknown(segment) and measured.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
     expectation = run.expectations.get((rule.alert, segment))
-    reading = read_similarity(rule, segment, findings, summary, run.thin.get(segment))
-    verdict = judge_reading(rule, reading, expectation, findings)
+    reading = read_similarity(rule, segment, measured, summary, run.thin.get(segment))
+    verdict = judge_reading(rule, reading, expectation, measured)
     if summary is None:
         return verdict
     coverage = run.figures.coverage.get(segment)
@@ -267,23 +267,23 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     # Users without a score leave the verdict open, so it also says why they have none.
     return replace(
         bounded,
-        reason=with_cause(bounded.reason, write_run_reasons(findings.reasons)),
-        headline=write_failures(findings.reasons) or bounded.headline,
+        reason=with_cause(bounded.reason, write_run_reasons(measured.reasons)),
+        headline=write_failures(measured.reasons) or bounded.headline,
     )
 
 
 def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
-    findings = run.findings
+    measured = run.measured
     share = run.figures.find_share(segment, rule.share)
-    if run.is_unknown(segment) and findings.status is RunStatus.OK:
+    if run.is_unknown(segment) and measured.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())
-    reading = read_coverage(rule, segment, findings, share)
+    reading = read_coverage(rule, segment, measured, share)
     expectation = run.expectations.get((rule.alert, segment))
-    return judge_reading(rule, reading, expectation, findings)
+    return judge_reading(rule, reading, expectation, measured)
 
 
 def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
-    return judge_standstill(rule, run.findings, run.standstills.get(rule.alert))
+    return judge_standstill(rule, run.measured, run.standstills.get(rule.alert))
 
 
 def _find_awaited(rules: Sequence[Rule], run: _Run, active: Iterable[AlertState]) -> frozenset[str]:
@@ -301,17 +301,17 @@ def _find_awaited(rules: Sequence[Rule], run: _Run, active: Iterable[AlertState]
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
     """Judge a condition. None if the run does not decide about it, or another alert reports it."""
     if rule.condition in OF_UNPAIRED:
-        return judge_reason(rule.condition, run.findings)
-    is_split_off = find_reason(run.findings.reasons, RunReasonKind.SPLIT_OFF) is not None
+        return judge_reason(rule.condition, run.measured)
+    is_split_off = find_reason(run.measured.reasons, RunReasonKind.SPLIT_OFF) is not None
     if rule.condition is Condition.NO_DATA and is_split_off:
         return None  # the alert on the split reports it
     if rule.segments == "named" and segment != ALL:
-        if run.findings.status is not RunStatus.OK:
+        if run.measured.status is not RunStatus.OK:
             return None  # the alert on all users reports the condition
         if segment not in run.awaited:
             return replace(verdict_without_value(Outcome.OK, NOT_AWAITED), is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
-    return judge_condition(rule, run.findings, run.verdicts.get(segment, ()), is_unknown=is_unknown)
+    return judge_condition(rule, run.measured, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 
 
 JUDGES: Mapping[RuleKind, Callable[[Any, str, _Run], Verdict | None]] = {

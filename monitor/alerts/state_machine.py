@@ -19,7 +19,7 @@ from monitor.texts.wording import count_of
 
 JudgedRule: TypeAlias = tuple[Rule, str, Verdict]
 """A rule, a segment in which it was judged, and the verdict."""
-INSTALLATION = "installation"
+INSTALLATION_LABEL = "installation"
 """The alert label that names the installation."""
 
 
@@ -33,7 +33,7 @@ class Evaluation:
     at: datetime  # when the rule is judged
     learned_limit: float | None = None  # the learned limit for this run
     # Makes the keys of firings unique among installations. It is used if the rule has no label
-    # `INSTALLATION`.
+    # `INSTALLATION_LABEL`.
     installation: str = ""
 
 
@@ -142,7 +142,7 @@ def _make_state(
             evaluation.comparison,
             rule.alert,
             evaluation.segment,
-            rule.labels.get(INSTALLATION, evaluation.installation),
+            rule.labels.get(INSTALLATION_LABEL, evaluation.installation),
         )
     return AlertState(
         comparison=evaluation.comparison,

@@ -12,7 +12,7 @@ from monitor.model.rules import Comparison, Rule, RuleKind
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.segments import find_nearest
 
-Labels = Mapping[str, str]
+AlertLabels = Mapping[str, str]
 _OF_STATES = ("alert", "comparison", "segment", "severity")
 
 
@@ -53,7 +53,7 @@ def find_unmatched_segments(
 def find_unmatched_matchers(
     owner: str,
     matchers: Sequence[Matcher],
-    alerts: Sequence[Labels],
+    alerts: Sequence[AlertLabels],
 ) -> UnmatchedName | None:
     """Find the first matcher that no alert matches. None if an alert matches all matchers.
 
@@ -89,7 +89,7 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
     return tuple(unmatched)
 
 
-def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[Labels]:
+def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[AlertLabels]:
     """Return the labels of each alert that the comparison can have in the ``present`` segments."""
     for rule in comparison.judging.rules:
         segments: Collection[str] = present
@@ -126,7 +126,7 @@ def find_unmatched_silences(
     """
     judged = {state.comparison for state in states}
     alerts = [_labels_of(state, comparisons.get(state.comparison)) for state in states]
-    unjudged: list[Labels] = []
+    unjudged: list[AlertLabels] = []
     for name, comparison in comparisons.items():
         if name in judged:
             continue
@@ -151,7 +151,7 @@ def find_unmatched_silences(
     return tuple(unmatched)
 
 
-def _alerts_in_any_segment(comparison: Comparison) -> list[Labels]:
+def _alerts_in_any_segment(comparison: Comparison) -> list[AlertLabels]:
     """Return the labels of each alert, in ``all`` and in the segments that rules name."""
     segments = {ALL, *named_segments(comparison.judging.rules)}
     return list(possible_alerts(comparison, segments))
@@ -167,7 +167,7 @@ def may_concern(silence: Silence, comparison: str) -> bool:
     return all(matcher.name != "comparison" or matcher.matches(labels) for matcher in matchers)
 
 
-def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
+def _labels_of(state: AlertState, comparison: Comparison | None) -> AlertLabels:
     """Return the labels of a stored alert. Its rule's labels are included if the rule is known."""
     labels = {name: str(getattr(state, name)) for name in _OF_STATES}
     rules = () if comparison is None else comparison.judging.rules
@@ -177,7 +177,7 @@ def _labels_of(state: AlertState, comparison: Comparison | None) -> Labels:
     return labels
 
 
-def _may_match(matchers: Iterable[Matcher], labels: Labels) -> bool:
+def _may_match(matchers: Iterable[Matcher], labels: AlertLabels) -> bool:
     """Whether the matchers may match an alert with these labels, in any segment."""
     has_rule = "alert" in labels
     for matcher in matchers:

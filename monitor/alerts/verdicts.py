@@ -21,8 +21,8 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import UnmatchedName
-from monitor.model.runs import Findings, RunStatus, Summary
-from monitor.model.statistics import TRAITS, Lack, Statistic
+from monitor.model.runs import MeasuredRun, RunStatus, Summary
+from monitor.model.statistics import MEASURED_TRAITS, ListTrait, Statistic
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
 from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (
@@ -69,7 +69,7 @@ class Reading(NamedTuple):
 def read_similarity(
     rule: SimilarityRule,
     segment: str,
-    findings: Findings,
+    measured: MeasuredRun,
     summary: Summary | None,
     thin_reason: str | None = None,
 ) -> Reading | Verdict:
@@ -80,7 +80,7 @@ def read_similarity(
       Or no user has a defined score, or the statistic is not finite.
     - ``too_few``: fewer than ``min_users`` users have a score.
     """
-    unjudged = judge_status(findings)
+    unjudged = judge_status(measured)
     if unjudged is not None:
         return unjudged
     if thin_reason is not None:
@@ -108,7 +108,7 @@ def read_similarity(
 
 
 def read_coverage(
-    rule: CoverageRule, segment: str, findings: Findings, reading: Reading | None
+    rule: CoverageRule, segment: str, measured: MeasuredRun, reading: Reading | None
 ) -> Reading | Verdict:
     """Return the share of users, or a verdict that says why there is no share.
 
@@ -116,25 +116,25 @@ def read_coverage(
     - ``no_data``: the run asked for no user of the segment, or there are no lists to compare with.
     - ``too_few``: fewer than ``min_users`` users were asked.
     """
-    is_trait = rule.share.lack in TRAITS
+    is_trait = rule.share.trait in MEASURED_TRAITS
     # Runs often fail because lists are missing. So coverage is judged in failed runs too, if it is
     # no trait. Traits compare lists.
-    unjudged = judge_status(findings) if is_trait else None
+    unjudged = judge_status(measured) if is_trait else None
     if unjudged is not None:
         return unjudged
     if reading is None and is_trait:
         why = "there are no comparable lists"
-        if rule.share.lack is Lack.UNCHANGED:
+        if rule.share.trait is ListTrait.UNCHANGED:
             why = "rules on `frozen` judge this arm, since it changed too few lists"
         return verdict_without_value(
             Outcome.NO_DATA, f"{why}{of_segment(segment)}", is_learning=True
         )
     if reading is None:
-        if findings.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
+        if measured.status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return verdict_without_value(Outcome.NO_DATA, f"no user{of_segment(segment)} was asked")
         failure = "the run ended before its coverage was known"
         return _by_run(
-            Outcome.ERROR, findings, with_cause(failure, write_run_reasons(findings.reasons))
+            Outcome.ERROR, measured, with_cause(failure, write_run_reasons(measured.reasons))
         )
     if reading.users < rule.min_users:
         was = "could be checked" if is_trait else "were asked"
@@ -146,31 +146,31 @@ def read_coverage(
     return reading
 
 
-def judge_status(findings: Findings) -> Verdict | None:
+def judge_status(measured: MeasuredRun) -> Verdict | None:
     """Return None for an ok run, ``error`` or ``no_data`` for all other runs."""
-    status, run_reason = findings.status, write_run_reasons(findings.reasons)
+    status, run_reason = measured.status, write_run_reasons(measured.reasons)
     if status is RunStatus.OK:
         return None
     if status is RunStatus.INSUFFICIENT:
         reason = run_reason or "too few users of the panel could be compared"
-        return _by_run(Outcome.NO_DATA, findings, reason)
+        return _by_run(Outcome.NO_DATA, measured, reason)
     if status is RunStatus.FAILED:
-        return _by_run(Outcome.ERROR, findings, run_reason or "the run failed")
+        return _by_run(Outcome.ERROR, measured, run_reason or "the run failed")
     failure = "the run has not ended"
     if status is RunStatus.ABANDONED:
         failure = "the run was abandoned before its end"
-    return _by_run(Outcome.ERROR, findings, with_cause(failure, run_reason))
+    return _by_run(Outcome.ERROR, measured, with_cause(failure, run_reason))
 
 
-def _by_run(outcome: Outcome, findings: Findings, reason: str) -> Verdict:
+def _by_run(outcome: Outcome, measured: MeasuredRun, reason: str) -> Verdict:
     """Return a verdict without a value. The reason concerns the whole run."""
     return replace(
-        verdict_without_value(outcome, reason), headline=write_headline(findings.reasons)
+        verdict_without_value(outcome, reason), headline=write_headline(measured.reasons)
     )
 
 
 def judge_threshold(
-    rule: SeriesRule, limit: FixedLimit, reading: Reading, findings: Findings
+    rule: SeriesRule, limit: FixedLimit, reading: Reading, measured: MeasuredRun
 ) -> Verdict:
     """Return ``breach`` if the value is beyond the threshold, otherwise ``ok``.
 
@@ -184,7 +184,7 @@ def judge_threshold(
     shown = write_value(rule, *reading, limit.value, limit.resolve_at)
     reason = headline = f"{shown}, {finding}"
     if is_breach:
-        reason, headline = write_breach(rule, shown, finding, reading.counts, findings.reasons)
+        reason, headline = write_breach(rule, shown, finding, reading.counts, measured.reasons)
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
         reason=reason,
@@ -222,14 +222,14 @@ def judge_reading(
     rule: SeriesRule,
     reading: Reading | Verdict,
     expectation: Expectation | None,
-    findings: Findings,
+    measured: MeasuredRun,
 ) -> Verdict:
     """Compare a value with the rule's limit. A reading that is a verdict is returned unchanged."""
     if isinstance(reading, Verdict):
         return reading
     if isinstance(rule.limit, FixedLimit):
-        return judge_threshold(rule, rule.limit, reading, findings)
-    return judge_learned(rule, rule.limit, reading, expectation, findings)
+        return judge_threshold(rule, rule.limit, reading, measured)
+    return judge_learned(rule, rule.limit, reading, expectation, measured)
 
 
 def judge_learned(
@@ -237,7 +237,7 @@ def judge_learned(
     limit: LearnedLimit,
     reading: Reading,
     expectation: Expectation | None,
-    findings: Findings,
+    measured: MeasuredRun,
 ) -> Verdict:
     """Judge a value by a limit that the rule learned from earlier runs.
 
@@ -250,7 +250,7 @@ def judge_learned(
     The verdict is recovered if the value is normal.
     """
     if expectation is None or expectation.expected is None or expectation.limit is None:
-        return _judge_unlearned(expectation, reading.users, findings)
+        return _judge_unlearned(expectation, reading.users, measured)
     # If the sampling error is unknown, any value could be chance.
     if expectation.z is None:
         users = count_users(reading.users, reading.segment)
@@ -279,7 +279,7 @@ def judge_learned(
     shown = write_value(rule, *reading, expectation.limit)
     judged = headline = f"{shown}, {finding}"
     if is_breach:
-        judged, headline = write_breach(rule, shown, finding, reading.counts, findings.reasons)
+        judged, headline = write_breach(rule, shown, finding, reading.counts, measured.reasons)
     is_normal = expectation.z <= _normal_again(limit, expectation)
     nearness = ""
     if is_judgeable and not is_breach and not is_normal:
@@ -298,7 +298,7 @@ def judge_learned(
     )
 
 
-def _judge_unlearned(expectation: Expectation | None, users: int, findings: Findings) -> Verdict:
+def _judge_unlearned(expectation: Expectation | None, users: int, measured: MeasuredRun) -> Verdict:
     """Return ``too_few``, with the reason why there is no learned limit.
 
     Rules learn nothing from runs that are not ok, so the reason also says why the run is not.
@@ -308,7 +308,7 @@ def _judge_unlearned(expectation: Expectation | None, users: int, findings: Find
     else:
         runs = 0 if expectation is None else expectation.runs
         reason = f"learning what is normal: {runs} of {MIN_HEALTHY_RUNS} healthy runs"
-        unhealthy = judge_status(findings)
+        unhealthy = judge_status(measured)
         if unhealthy is not None:
             reason = f"{reason}; this run is not healthy: {unhealthy.reason}"
     return verdict_without_value(Outcome.TOO_FEW, reason, users, is_learning=True)

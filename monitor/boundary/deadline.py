@@ -16,7 +16,7 @@ from functools import partial
 from types import FrameType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 SignalHandler = Callable[[int, FrameType | None], object]
 
 _AGAIN_S = 0.5
@@ -55,18 +55,18 @@ class Deadline:
             raise OverdueError
 
 
-class BackgroundCall(Generic[T]):
+class BackgroundCall(Generic[_T]):
     """A running call in a daemon thread. If it hangs, its caller and the process can still end."""
 
-    def __init__(self, work: Callable[[], T], *, name: str) -> None:
-        self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
+    def __init__(self, work: Callable[[], _T], *, name: str) -> None:
+        self._done: queue.SimpleQueue[Callable[[], _T]] = queue.SimpleQueue()
         self._is_abandoned = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
         # The thread uses the caller's context, so that its log lines name the same run.
         context = copy_context()
         threading.Thread(target=context.run, args=(self._run, work), name=name, daemon=True).start()
 
-    def _run(self, work: Callable[[], T]) -> None:
+    def _run(self, work: Callable[[], _T]) -> None:
         _CALL.set(self)
         try:
             value = work()
@@ -75,7 +75,7 @@ class BackgroundCall(Generic[T]):
         else:
             self._done.put(lambda: value)
 
-    def wait(self, deadline: Deadline) -> T:
+    def wait(self, deadline: Deadline) -> _T:
         """Return the result of the call, or raise its exception. Call this method only once.
 
         Raises OverdueError at the deadline.
@@ -117,7 +117,7 @@ class BackgroundCall(Generic[T]):
             self._interrupts.remove(interrupt)
 
 
-def call_in_time(work: Callable[[], T], limit: timedelta, *, name: str) -> T:
+def call_in_time(work: Callable[[], _T], limit: timedelta, *, name: str) -> _T:
     """Return the result of the call. After the limit, abandon the call and raise OverdueError."""
     return BackgroundCall(work, name=name).wait(Deadline.after(limit.total_seconds()))
 

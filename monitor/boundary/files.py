@@ -80,7 +80,7 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
     return bytes(content)
 
 
-def describe_exposure(path: str | os.PathLike[str], consequence: str, remedy: str) -> str | None:
+def describe_readers(path: str | os.PathLike[str], consequence: str, remedy: str) -> str | None:
     """A warning if every account of this machine may read the file. Otherwise None.
 
     ``consequence`` follows the words "every account of this machine" in the warning.

@@ -25,7 +25,7 @@ def _by_code(rows: Mapping[str, tuple[str, str]], *, permanent: bool) -> dict[st
     return causes
 
 
-CAUSES = _by_code(
+KNOWN_CAUSES = _by_code(
     {
         "EACCES | EPERM | SQLITE_PERM | PermissionException": (
             "permission denied",
@@ -243,26 +243,26 @@ UNCONNECTED = _by_code(
     },
     permanent=True,
 ) | {
-    "Connection refused": CAUSES["ConnectionRefusedError"],
-    "resolve host": CAUSES["gaierror"],
-    "translate host name": CAUSES["gaierror"],
-    "timeout": CAUSES["TimeoutError"],
-    "closed the connection": CAUSES["EPIPE"],
-    "connection is closed": CAUSES["EPIPE"],
-    "connection is lost": CAUSES["EPIPE"],
-    "EOF detected": CAUSES["EPIPE"],
+    "Connection refused": KNOWN_CAUSES["ConnectionRefusedError"],
+    "resolve host": KNOWN_CAUSES["gaierror"],
+    "translate host name": KNOWN_CAUSES["gaierror"],
+    "timeout": KNOWN_CAUSES["TimeoutError"],
+    "closed the connection": KNOWN_CAUSES["EPIPE"],
+    "connection is closed": KNOWN_CAUSES["EPIPE"],
+    "connection is lost": KNOWN_CAUSES["EPIPE"],
+    "EOF detected": KNOWN_CAUSES["EPIPE"],
 }
 # All these errors have the same code of SQLite, so their texts are searched.
 SQLITE_WORDS = {
-    "one statement at a time": CAUSES["25"],
-    "no such table": CAUSES["42P01"],
-    "no such column": CAUSES["42703"],
+    "one statement at a time": KNOWN_CAUSES["25"],
+    "no such table": KNOWN_CAUSES["42P01"],
+    "no such column": KNOWN_CAUSES["42703"],
     **dict.fromkeys(
         ("no such function", "syntax error", "incomplete input", "unrecognized token"),
-        CAUSES["42601"],
+        KNOWN_CAUSES["42601"],
     ),
-    "malformed JSON": CAUSES["4038"],
-    "integer overflow": CAUSES["22003"],
+    "malformed JSON": KNOWN_CAUSES["4038"],
+    "integer overflow": KNOWN_CAUSES["22003"],
 } | _by_code(
     {
         "too many SQL variables": (
@@ -323,8 +323,8 @@ OF_REDIS = _by_code(
     permanent=False,
 )
 OF_REDIS_CONNECTIONS = {
-    "TimeoutError": CAUSES["TimeoutError"],
-    "ConnectionError": CAUSES["EPIPE"],
+    "TimeoutError": KNOWN_CAUSES["TimeoutError"],
+    "ConnectionError": KNOWN_CAUSES["EPIPE"],
 } | _by_code(
     {
         "ValueError": (

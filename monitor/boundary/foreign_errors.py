@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from monitor.boundary.foreign_causes import (
-    CAUSES,
+    KNOWN_CAUSES,
     OF_REDIS,
     OF_REDIS_CONNECTIONS,
     SQLITE_WORDS,
@@ -133,10 +133,10 @@ def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> F
     for each in chain_of(error):
         for kind in (socket.gaierror, ConnectionRefusedError, TimeoutError):
             if isinstance(each, kind):
-                return CAUSES[kind.__name__]
+                return KNOWN_CAUSES[kind.__name__]
         name = errno.errorcode.get(getattr(each, "errno", None) or 0)
-        if isinstance(each, OSError) and name in CAUSES:
-            return CAUSES[name]
+        if isinstance(each, OSError) and name in KNOWN_CAUSES:
+            return KNOWN_CAUSES[name]
     return None
 
 
@@ -193,7 +193,7 @@ def file_cause(error: BaseException) -> ForeignCause:
     return (
         system_cause(error)
         or _system_words_cause(error)
-        or _by_name(error, CAUSES)
+        or _by_name(error, KNOWN_CAUSES)
         or _undecoded(error)
         or _unknown(error)
     )
@@ -212,8 +212,8 @@ def _system_words_cause(error: BaseException) -> ForeignCause | None:
         return None
     words = {}
     for code, name in errno.errorcode.items():
-        if name in CAUSES:
-            words[os.strerror(code)] = CAUSES[name]
+        if name in KNOWN_CAUSES:
+            words[os.strerror(code)] = KNOWN_CAUSES[name]
     return _by_words(str(error), words)
 
 
@@ -242,7 +242,7 @@ def store_cause(error: BaseException) -> ForeignCause:
         if not isinstance(answer, dict):
             answer = {}
         code = answer.get("Error", {}).get("Code")
-        cause = CAUSES.get(str(code)) or _by_name(each, CAUSES)
+        cause = KNOWN_CAUSES.get(str(code)) or _by_name(each, KNOWN_CAUSES)
         if cause:
             return cause
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
@@ -262,7 +262,7 @@ def sql_cause(
     """
     log_error(error)
     cause = _sql_cause(error, query)
-    if cause in (CAUSES["42P01"], CAUSES["42703"]):
+    if cause in (KNOWN_CAUSES["42P01"], KNOWN_CAUSES["42703"]):
         name = _name_in(str(error.args[-1]), statement)
         if name:
             return replace(cause, what=f"{cause.what} ({name})")
@@ -275,13 +275,13 @@ def _sql_cause(error: BaseException, query: Mapping[str, object]) -> ForeignCaus
     state = sqlstate_of(error)
     of_state = None
     if state is not None:
-        of_state = CAUSES.get(state) or CAUSES.get(state[:2])
+        of_state = KNOWN_CAUSES.get(state) or KNOWN_CAUSES.get(state[:2])
     number = error.args[0] if error.args else None
     if isinstance(number, int):
         # The error numbers of MySQL and MariaDB are more precise than their SQLSTATEs.
         return (
             system_cause(error, TlsClient.MYSQL)
-            or CAUSES.get(str(number))
+            or KNOWN_CAUSES.get(str(number))
             or of_state
             or _refused_with(f"error {number}")
         )
@@ -320,7 +320,7 @@ def _sqlite_cause(error: sqlite3.Error) -> ForeignCause:
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
     # The name without its last part. SQLITE_IOERR_READ becomes SQLITE_IOERR.
     primary_name = "_".join(name.split("_")[:2])
-    cause = CAUSES.get(primary_name) or _by_words(str(error), SQLITE_WORDS)
+    cause = KNOWN_CAUSES.get(primary_name) or _by_words(str(error), SQLITE_WORDS)
     return cause or _refused_with(name)
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.model.errors import ConfigError, MetricError, MonitorError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 OPENING_S = 10.0
 """How many seconds the opening of a plugin may take. It usually takes much less."""
 _LONGEST = 300
@@ -31,7 +31,7 @@ class PluginError(MetricError, ConfigError, ValueError):
     """
 
 
-class Registry(dict[str, T]):
+class Registry(dict[str, _T]):
     """The built-in values by name. Other names are looked up as entry points of packages.
 
     ``read`` gets the object of an entry point, its name, and its description for errors. It returns
@@ -41,18 +41,18 @@ class Registry(dict[str, T]):
     def __init__(
         self,
         family: str,
-        built_in: Mapping[str, T],
-        read: Callable[[Any, str, str], T],
+        built_in: Mapping[str, _T],
+        read: Callable[[Any, str, str], _T],
     ) -> None:
         super().__init__(built_in)
         self._group = f"rankwatch.{family}"
         self._read = read
-        self._plugins: dict[str, T | PluginError] = {}
+        self._plugins: dict[str, _T | PluginError] = {}
 
-    def __missing__(self, name: str) -> T:
+    def __missing__(self, name: str) -> _T:
         return self.installed(name)[name]
 
-    def installed(self, name: str | None = None) -> dict[str, T]:
+    def installed(self, name: str | None = None) -> dict[str, _T]:
         """The plugin of that name, or all usable plugins if ``name`` is None. May be empty.
 
         PluginError if the named plugin cannot be used.
@@ -61,7 +61,7 @@ class Registry(dict[str, T]):
         names = entries.names
         if name is not None:
             names = names & {name}
-        usable: dict[str, T] = {}
+        usable: dict[str, _T] = {}
         for each in sorted(names):
             if each not in self._plugins:
                 self._plugins[each] = self._load(each, tuple(entries.select(name=each)))
@@ -77,7 +77,7 @@ class Registry(dict[str, T]):
         self.installed()
         return (str(entry) for entry in self._plugins.values() if isinstance(entry, PluginError))
 
-    def _load(self, name: str, entries: tuple[Any, ...]) -> T | PluginError:
+    def _load(self, name: str, entries: tuple[Any, ...]) -> _T | PluginError:
         packages = (
             f"{each.dist.name} {each.dist.version} ({name} = {each.value} in {self._group})"
             for each in entries
@@ -145,7 +145,7 @@ class Guard:
         self._fields = fields
         self._free = threading.Semaphore(_MOST_CALLS)
 
-    def run(self, work: Callable[[], T]) -> T:
+    def run(self, work: Callable[[], _T]) -> _T:
         """Call ``work`` in this thread. The caller must limit the time."""
         if not self._free.acquire(blocking=False):
             raise self._kind(f"{self._who} has not returned from earlier calls", **self._fields)
@@ -164,7 +164,7 @@ class Guard:
         finally:
             self._free.release()
 
-    def call(self, work: Callable[[], T], timeout_s: float) -> T:
+    def call(self, work: Callable[[], _T], timeout_s: float) -> _T:
         """Call ``work`` in a new thread, and wait at most ``timeout_s`` seconds."""
         call = BackgroundCall(partial(self.run, work), name="plugin")
         try:

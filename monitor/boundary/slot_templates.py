@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_SLOT = re.compile(r"slot(?::([^{}]+))?")
+_SLOT_FIELD = re.compile(r"slot(?::([^{}]+))?")
 
 
 def check_placeholders(template: str, *names: str) -> str:
@@ -15,7 +15,7 @@ def check_placeholders(template: str, *names: str) -> str:
     secret.
     """
     for placeholder in _PLACEHOLDER.findall(template):
-        if placeholder not in names and not _SLOT.fullmatch(placeholder):
+        if placeholder not in names and not _SLOT_FIELD.fullmatch(placeholder):
             choices = [f"{{{name}}}" for name in names]
             choices.append("{slot:%Y-%m-%d}")
             raise ValueError(f"has an unknown placeholder: use {', '.join(choices)}")
@@ -33,7 +33,7 @@ def fill_slot(template: str, slot: datetime, quote: Callable[[str], str] = str) 
     """
 
     def fill(match: re.Match[str]) -> str:
-        of_slot = _SLOT.fullmatch(match[1])
+        of_slot = _SLOT_FIELD.fullmatch(match[1])
         if of_slot is None:
             return match[0]
         return quote(slot.strftime(of_slot[1] or "%Y-%m-%dT%H:%M:%SZ"))

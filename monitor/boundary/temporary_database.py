@@ -122,7 +122,7 @@ def _remove_leftovers() -> None:
                     os.close(descriptor)
 
 
-def room_trouble(duckdb_error: str) -> str | None:
+def explain_shortage(duckdb_error: str) -> str | None:
     """Why memory or temporary files did not suffice, and what to do. None for other errors."""
     if not any(words in duckdb_error for words in _NO_ROOM):
         return None

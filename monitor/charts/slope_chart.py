@@ -11,7 +11,7 @@ THUMB_ROW = 5.0
 THUMB_WIDTH = 64.0
 _LONGEST = 90
 """A name is cut to this many letters. The style sheet shows fewer, on two lines."""
-_FAR = 3
+_FAR_PLACES = 3
 """If an item moved by at least this many places, its class is ``far``."""
 
 
@@ -99,7 +99,7 @@ def _class_of(before: int | None, after: int | None) -> str:
         return "gone"
     if before == after:
         return "kept"
-    return "far" if abs(before - after) >= _FAR else "moved"
+    return "far" if abs(before - after) >= _FAR_PLACES else "moved"
 
 
 def _draw_item(

@@ -23,12 +23,12 @@ from monitor.charts.svg import (
 )
 from monitor.model.immutable import immutable
 
-WIDTH = 960.0
-HEIGHT = 288.0
-LEFT = 52.0
-RIGHT = 24.0
-TOP = 12.0
-BOTTOM = 34.0
+CHART_WIDTH = 960.0
+CHART_HEIGHT = 288.0
+PLOT_LEFT = 52.0
+_PLOT_RIGHT = 24.0
+_PLOT_TOP = 12.0
+_PLOT_BOTTOM = 34.0
 SPARK_WIDTH = 320.0
 SPARK_HEIGHT = 64.0
 _DAYS = timedelta(days=1), (1, 2, 7, 14, 28, 91, 365), "%d %b"
@@ -90,14 +90,14 @@ def draw_series(
     # Only the newest band sets the scale, because early bands are wide and would flatten the line.
     values = [point.value for point in points]
     values += (points[-1].low, points[-1].high)
-    seen = axis_of(values, HEIGHT - BOTTOM, TOP)
+    seen = axis_of(values, CHART_HEIGHT - _PLOT_BOTTOM, _PLOT_TOP)
     reach = (seen.high - seen.low) / 2
     near = []
     for level in levels:
         if level.is_always_drawn or seen.low - reach <= level.value <= seen.high + reach:
             near.append(level)
             values.append(level.value)
-    y = axis_of(values, HEIGHT - BOTTOM, TOP)
+    y = axis_of(values, CHART_HEIGHT - _PLOT_BOTTOM, _PLOT_TOP)
     drawn = _draw_axes(x, y)
     for span in spans:
         drawn.append(_draw_span(span, x))
@@ -109,7 +109,7 @@ def draw_series(
         drawn.append(_draw_point(point, place, y))
     drawn.append(_draw_newest(points, places[-1], y))
     role = "group" if points[0].link else "img"
-    return drawing(WIDTH, HEIGHT, label, *drawn, role=role)
+    return drawing(CHART_WIDTH, CHART_HEIGHT, label, *drawn, role=role)
 
 
 @lru_cache(maxsize=2048)
@@ -154,7 +154,7 @@ def draw_stack(
     if not any(totals):
         return Markup()
     x = _time_scale(at)
-    y = Axis(0.0, max(totals), HEIGHT / 2 - BOTTOM, TOP)
+    y = Axis(0.0, max(totals), CHART_HEIGHT / 2 - _PLOT_BOTTOM, _PLOT_TOP)
     drawn = _draw_axes(x, y, as_share=True)
     places = [x(instant.timestamp()) for instant in at]
     below = [0.0] * len(at)
@@ -162,11 +162,11 @@ def draw_stack(
         above = [base + value for base, value in zip(below, values, strict=True)]
         drawn.append(draw_area(places, map(y, above), map(y, below), f"stack s{number % 8}", name))
         below = above
-    return drawing(WIDTH, HEIGHT / 2, label, *drawn)
+    return drawing(CHART_WIDTH, CHART_HEIGHT / 2, label, *drawn)
 
 
 def _time_scale(at: Sequence[datetime]) -> Axis:
-    return Axis(min(at).timestamp(), max(at).timestamp(), LEFT, WIDTH - RIGHT)
+    return Axis(min(at).timestamp(), max(at).timestamp(), PLOT_LEFT, CHART_WIDTH - _PLOT_RIGHT)
 
 
 def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
@@ -175,10 +175,10 @@ def _draw_axes(x: Axis, y: Axis, *, as_share: bool = False) -> list[Markup]:
     for value in marks:
         place = y(value)
         label = f"{100 * value:g} %" if as_share else write_tick(value, marks)
-        drawn.append(draw_line(LEFT, place, WIDTH - RIGHT, place))
-        drawn.append(draw_text(label, LEFT - 6, place + 4, "end"))
+        drawn.append(draw_line(PLOT_LEFT, place, CHART_WIDTH - _PLOT_RIGHT, place))
+        drawn.append(draw_text(label, PLOT_LEFT - 6, place + 4, "end"))
     for at, label in _time_marks(x):
-        drawn.append(draw_text(label, x(at.timestamp()), y.start + BOTTOM - 8))
+        drawn.append(draw_text(label, x(at.timestamp()), y.start + _PLOT_BOTTOM - 8))
     return drawn
 
 
@@ -204,7 +204,14 @@ def _draw_span(span: Span, x: Axis) -> Markup:
     if span.end is not None:
         end = min(x.end, x(span.end.timestamp()))
     width = max(2.0, end - start)
-    return draw_box(start, TOP, width, HEIGHT - TOP - BOTTOM, f"span {span.kind}", span.name)
+    return draw_box(
+        start,
+        _PLOT_TOP,
+        width,
+        CHART_HEIGHT - _PLOT_TOP - _PLOT_BOTTOM,
+        f"span {span.kind}",
+        span.name,
+    )
 
 
 def _draw_normal(points: Sequence[Point], places: Sequence[float], y: Axis) -> list[Markup]:
@@ -238,8 +245,8 @@ def _edge(value: float | None, end: float) -> float:
 
 def _draw_level(level: Level, y: Axis) -> Markup:
     place = y(level.value)
-    line = draw_line(LEFT, place, WIDTH - RIGHT, place, f"level {level.kind}")
-    return element("g", line, draw_text(level.name, LEFT + 4, place - 4, None))
+    line = draw_line(PLOT_LEFT, place, CHART_WIDTH - _PLOT_RIGHT, place, f"level {level.kind}")
+    return element("g", line, draw_text(level.name, PLOT_LEFT + 4, place - 4, None))
 
 
 def _draw_line(points: Sequence[Point], places: Sequence[float], y: Axis) -> list[Markup]:
@@ -261,7 +268,7 @@ def _draw_newest(points: Sequence[Point], place: float, y: Axis) -> Markup:
     height = y(value)
     before = points[-2:][0].value  # equal to ``value`` if there is only one point
     is_falling = before is not None and before > value
-    is_below = height < TOP + 24 or (is_falling and height < y.start - 30)
+    is_below = height < _PLOT_TOP + 24 or (is_falling and height < y.start - 30)
     height += 26 if is_below else -9
     return draw_text(f"{value:.3f}", place + 8, height, "end", "value")
 
@@ -269,7 +276,7 @@ def _draw_newest(points: Sequence[Point], place: float, y: Axis) -> Markup:
 def _draw_point(point: Point, place: float, y: Axis) -> Markup:
     if point.value is None:
         title = element("title", point.note)
-        bottom = HEIGHT - BOTTOM - 4
+        bottom = CHART_HEIGHT - _PLOT_BOTTOM - 4
         mark = element("text", title, "x", x=place, y=bottom, text_anchor="middle", class_="failed")
     elif point.is_marked:
         mark = draw_dot(place, y(point.value), 4.0, "dot marked", point.note)

@@ -20,11 +20,11 @@ from monitor.cli.output import (
     print_objects,
     print_table,
     require_writable,
-    write_instant,
     write_number,
     write_page,
 )
 from monitor.cli.parameters import AsJson, Config, HtmlFile, Since, Until, parse_period
+from monitor.model.instants import format_second
 from monitor.texts.planning import write_judged_again, write_lacking
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from monitor.model.rules import Direction, Subject
     from monitor.service.analysis.backtest import Backtest
 
-_CHANGES = "slot alert segment from_state to_state value> threshold> reason"
+_CHANGE_COLUMNS = "slot alert segment from_state to_state value> threshold> reason"
 _MOST_POINTS = 240
 
 
@@ -124,7 +124,7 @@ def _print_backtest(result: Backtest) -> None:
     if changes := _announced(result.transitions):
         print_objects(
             map(asdict, changes),
-            _CHANGES,
+            _CHANGE_COLUMNS,
             as_json=False,
             title="These rules would have sent",
         )
@@ -167,7 +167,7 @@ def _as_page(result: Backtest) -> dict[str, object]:
         ("What was sent or shown", result.stored),
     ):
         objects = map(asdict, _announced(transitions))
-        changes.append((title, cells_of(objects, _CHANGES)))
+        changes.append((title, cells_of(objects, _CHANGE_COLUMNS)))
     charts = []
     for subject in result.measured:
         title = f"{subject.statistic} of {subject.metric}, all"
@@ -204,7 +204,7 @@ def _draw_statistic(result: Backtest, subject: Subject) -> Markup:
             levels.append(Level(value=rule.threshold, name=rule.alert, kind="limit"))
     points = []
     for at in _worst_of_groups(values, rules[0].direction):
-        note = f"{write_instant(at)}: {write_number(values[at])}"
+        note = f"{format_second(at)}: {write_number(values[at])}"
         points.append(Point(at=at, value=values[at], note=note))
     return draw_series(
         points,

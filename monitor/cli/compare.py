@@ -58,9 +58,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     unpaired: options.UnpairedLog = None,
     arms: options.ArmValues = None,
     before: options.Before = None,
-    arm: options.ArmColumn = None,
+    arm: options.ArmColumnOption = None,
     time: options.TimeColumn = None,
-    split: options.Split = 0.5,
+    split: options.SplitOption = 0.5,
     outcome: options.Outcomes = None,
     as_json: AsJson = False,
 ) -> None:

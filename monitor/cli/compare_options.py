@@ -150,7 +150,7 @@ Before = Annotated[
         "user's list before the test.",
     ),
 ]
-ArmColumn = Annotated[
+ArmColumnOption = Annotated[
     str | None,
     column_option("With --unpaired: column with the arm."),
 ]
@@ -158,7 +158,7 @@ TimeColumn = Annotated[
     str | None,
     column_option("With --unpaired: column with the time."),
 ]
-Split = Annotated[
+SplitOption = Annotated[
     float,
     typer.Option(
         min=0.01, max=0.99, help="With --unpaired: the planned share of users in the baseline."

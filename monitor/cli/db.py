@@ -18,12 +18,12 @@ from monitor.cli.output import (
     progress_bar,
 )
 from monitor.cli.parameters import AsJson, Config, opened_database
-from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
+from monitor.model.errors import DatabaseError, DatabaseErrorKind, SchemaError
 
 if TYPE_CHECKING:
     from monitor.model.retention import KindSize, Pruned
 
-app = typer.Typer(
+db_commands = typer.Typer(
     cls=CommandGroup,
     help="Create, upgrade, check and clean up the database.",
     no_args_is_help=True,
@@ -44,7 +44,7 @@ def _database_url(config: Path) -> str:
     return load_database_settings(config).database.get_secret_value()
 
 
-@app.command("upgrade", cls=Command)
+@db_commands.command("upgrade", cls=Command)
 def upgrade_schema(
     config: Config = DEFAULT_CONFIG,
     revision: Annotated[
@@ -76,7 +76,7 @@ def upgrade_schema(
         print_line(f"schema {before or 'none'} -> {after}")
 
 
-@app.command("downgrade", cls=Command)
+@db_commands.command("downgrade", cls=Command)
 def downgrade_schema(
     revision: Annotated[
         str,
@@ -112,7 +112,7 @@ def downgrade_schema(
         print_line(f"schema {after or 'none'}")
 
 
-@app.command("current", cls=Command)
+@db_commands.command("current", cls=Command)
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Print the schema's revision, and the revision needed now."""
     from monitor.storage import schema_version
@@ -129,7 +129,7 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
         print_line(f"{versions}: {schema_version.advise_on_version(current)}")
 
 
-@app.command("check", cls=Command)
+@db_commands.command("check", cls=Command)
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Check the database: its tables, and its file if it is SQLite.
 
@@ -144,8 +144,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     url = _database_url(config)
     database = describe_url(parse_url(url))
     # Look for damage first, because damage causes further errors.
-    examined = schema_version.damage_in(url)
-    damage, advice = examined or ([], "")
+    file_damage = schema_version.find_file_damage(url)
+    damage, advice = file_damage or ([], "")
     current = schema_version.stored_version(url)
     wanted = schema_version.newest_version()
     differences = []
@@ -166,7 +166,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if damage:
         raise DatabaseError(
             f"the database file is damaged: {'; '.join(damage)}: {advice}",
-            trouble=DatabaseTrouble.DAMAGED,
+            kind=DatabaseErrorKind.DAMAGED,
         )
     if current != wanted:
         raise SchemaError(
@@ -181,13 +181,13 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if as_json:
         return
     print_line(f"schema {current}: as expected")
-    if examined:
+    if file_damage is not None:
         print_line("file: undamaged")
     else:
         print_line(database)
 
 
-@app.command("size", cls=Command)
+@db_commands.command("size", cls=Command)
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Show the size of the database by kind of data.
 
@@ -209,7 +209,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
     print_line(total)
 
 
-@app.command("prune", cls=Command)
+@db_commands.command("prune", cls=Command)
 def prune_database(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Delete expired data now.
 

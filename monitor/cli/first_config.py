@@ -221,7 +221,7 @@ def init(  # noqa: PLR0913 - the command's options
     ask = _Ask(reaches_person=_is_terminal() and not (minimal or is_answered))
     if kind is None:
         kind = _ask_kind(ask)
-    sources = _SOURCES[kind](answers, ask)
+    sources = _QUESTIONS_OF_SOURCE[kind](answers, ask)
     _write_config(target, _short_text(answers.name, sources), force=force)
     missing = [file for file in sources.files if find_file_problem(Path(file)) is not None]
     compared = 0
@@ -370,7 +370,7 @@ def _ask_redis(answers: InitAnswers, ask: _Ask) -> Sources:
     )
 
 
-_SOURCES: Mapping[ListSource, Callable[[InitAnswers, _Ask], Sources]] = {
+_QUESTIONS_OF_SOURCE: Mapping[ListSource, Callable[[InitAnswers, _Ask], Sources]] = {
     ListSource.FILES: _ask_files,
     ListSource.HTTP: _ask_http,
     ListSource.SQL: _ask_sql,

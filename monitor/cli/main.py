@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Configure": {
         "init": first_config.init,
         "check": config_file.check_config,
-        "config": config_file.app,
+        "config": config_file.config_commands,
     },
     "Run": {
         "run-once": slots.run_once,
@@ -89,7 +89,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
         "backfill": slots.backfill,
     },
     "Inspect": {
-        "runs": stored_runs.runs,
+        "runs": stored_runs.list_runs,
         "show": stored_runs.show,
         "report": stored_runs.report,
     },
@@ -108,7 +108,7 @@ COMMANDS: Mapping[str, Mapping[str, Callable[..., None] | typer.Typer]] = {
     "Maintain": {
         "healthcheck": serve.healthcheck,
         "series": metric_list.series,
-        "db": db.app,
+        "db": db.db_commands,
     },
 }
 for _group, _commands in COMMANDS.items():

@@ -79,7 +79,7 @@ StoredSlot = Annotated[
         "Default: the newest finished run.",
     ),
 ]
-Metric = Annotated[
+MetricOption = Annotated[
     str | None,
     typer.Option(
         "--metric",

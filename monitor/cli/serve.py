@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from monitor.service.daemon.daemon import Daemon
     from monitor.settings.configuration import Settings
 
-IDLE_S = 3600.0
+STOP_WHEN_IDLE_S = 3600.0
 _GARBAGE_THRESHOLDS = 700, 10, 10
 """Python's defaults. The daemon restores them, because it must collect garbage more often."""
 
@@ -80,7 +80,7 @@ def _obey(daemon: Daemon, signals: int) -> None:
 
     While the daemon is healthy, also notify the watchdog of systemd.
     """
-    interval = watchdog_interval_s() or IDLE_S
+    interval = watchdog_interval_s() or STOP_WHEN_IDLE_S
     while True:
         is_readable, _, _ = select.select([signals], [], [], interval)
         # Read all pending signals at once. Equal signals are handled only once, and a stop does not

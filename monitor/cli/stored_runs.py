@@ -19,7 +19,6 @@ from monitor.cli.output import (
     print_written,
     require_writable,
     summary_dict,
-    write_instant,
     write_whole,
 )
 from monitor.cli.parameters import (
@@ -37,20 +36,21 @@ from monitor.cli.parameters import (
     require_known,
 )
 from monitor.model.errors import InputError
+from monitor.model.instants import format_second
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from monitor.model.runs import Evidence, FinishedRun, Run, Summary
-    from monitor.model.unpaired import UnpairedFindings
+    from monitor.model.unpaired import UnpairedResults
     from monitor.storage import SqlStore
 
 _LOOKED_THROUGH = 10_000
 _MOST_ITEMS = 20  # of an unpaired run
 
 
-def runs(
+def list_runs(
     comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
@@ -103,7 +103,7 @@ def show(
     The output shows the similarity in each segment, and both lists of the users with the least
     similar lists.
     """
-    from monitor.model.alerts import ACCEPTED
+    from monitor.model.alerts import ACCEPTED_LEVEL
     from monitor.model.runs import KEPT_MARK
     from monitor.service.commands.report import titles_of
 
@@ -140,14 +140,14 @@ def show(
     same_lists_since = before.slot if before is not None and is_same_input else None
     print_run(run, titles, same_lists_since)
     for change in transitions:
-        if change.alert == ACCEPTED:
-            since = write_instant(change.slot)
-            at = write_instant(change.at)
+        if change.alert == ACCEPTED_LEVEL:
+            since = format_second(change.slot)
+            at = format_second(change.at)
             print_line(f"normal since {since}: {change.reason}, {at}")
     print_evidence(worst, titles)
     for name in attempts:
         print_line(
-            f"an earlier attempt is stored: rankwatch show {name} --slot {write_instant(run.slot)}"
+            f"an earlier attempt is stored: rankwatch show {name} --slot {format_second(run.slot)}"
         )
 
 
@@ -226,7 +226,7 @@ def _write_no_run(comparison: str, choice: SlotChoice) -> str:
     if slot is None:
         return f"no run of {comparison} has finished: run it with `rankwatch run-once {comparison}`"
     return (
-        f"no finished run of {comparison} has the slot {write_instant(slot)}: choose a slot from "
+        f"no finished run of {comparison} has the slot {format_second(slot)}: choose a slot from "
         f"`rankwatch runs {comparison}`"
     )
 
@@ -254,7 +254,7 @@ def print_run(
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
-    print_line(f"{run.comparison}  slot {write_instant(run.slot)}  {run.status}  {compared}")
+    print_line(f"{run.comparison}  slot {format_second(run.slot)}  {run.status}  {compared}")
     if run.reason:
         print_line(run.reason)
     for note in write_run_notes(run, same_lists_since):
@@ -284,7 +284,7 @@ def print_run(
         print_table(table.columns, table.rows, title=table.title)
 
 
-def _print_gaps(run: FinishedRun, found: UnpairedFindings) -> None:
+def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:
     """Print the users of both arms, and how far they moved from their lists of before."""
     from monitor.measures.unpaired_presentation import (
         GAP_COLUMNS,

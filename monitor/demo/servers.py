@@ -37,7 +37,7 @@ _MODEL_ERROR = np.array([0.36, 0.28, 0.21])
 _TRAINING_ERROR = 0.1
 """Standard deviation of the error that each training adds to the logarithm of appeal."""
 
-HOST = "127.0.0.1"
+DEMO_HOST = "127.0.0.1"
 
 
 class Shop:
@@ -94,7 +94,7 @@ def _appeal_by_genre(random: np.random.Generator, items: int) -> Floats:
 
 
 @contextmanager
-def serve_routes(*routes: BaseRoute, host: str = HOST, port: int = 0) -> Iterator[str]:
+def serve_routes(*routes: BaseRoute, host: str = DEMO_HOST, port: int = 0) -> Iterator[str]:
     """Serve the routes until the block ends, and yield the address. Port 0 means any free port.
 
     Raises ConfigError if the address cannot be used.

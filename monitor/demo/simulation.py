@@ -26,7 +26,7 @@ EXPECTED_ALERTS = frozenset(
 )
 """The alerts that the fault should cause, each with its segment. No other alert should fire."""
 
-_REMEMBERED_RUNS = 60
+_DEMO_RUNS = 60
 _RUNS_FIRST = 2
 """A chapter lasts at least until it has this number of ok runs, also on a slow machine."""
 
@@ -158,10 +158,8 @@ class Simulation:
         # Read on-call first. Then the store has every alert that on-call has received.
         self.received = self.on_call.received
         last = self.runs[-1].slot if self.runs else None
-        ended = self.store.history.finished_runs(
-            DEMO_COMPARISON, after=last, limit=_REMEMBERED_RUNS
-        )
-        self.runs = [*self.runs, *ended][-_REMEMBERED_RUNS:]
+        ended = self.store.history.finished_runs(DEMO_COMPARISON, after=last, limit=_DEMO_RUNS)
+        self.runs = [*self.runs, *ended][-_DEMO_RUNS:]
         self.firing = sum(each.state is State.FIRING for each in self.store.alerts.states())
         stored = self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None)
         self.transitions = tuple(each for each in stored if each.is_announced)

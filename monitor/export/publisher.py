@@ -24,7 +24,7 @@ from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.exposition import DAEMON_GAUGES, FamilyGroup, Format, Gauges, Lines, SampleKey
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
 from monitor.export.series import COLLECTORS, SERIES, SeriesKind
-from monitor.model.errors import DatabaseTrouble
+from monitor.model.errors import DatabaseErrorKind
 from monitor.model.ports import Clock
 from monitor.model.rankings import ALL
 from monitor.model.runs import LatestRun
@@ -275,16 +275,16 @@ class PrometheusPublisher(DaemonMetrics):
             lines.append(group.lines(form))
         return lines
 
-    def database_failed(self, trouble: DatabaseTrouble) -> None:
+    def database_failed(self, kind: DatabaseErrorKind) -> None:
         """Count an error of the database by its kind."""
         # After a conflict between writers, the values that were read before are still right.
         if (
             self._clock
-            and trouble is not DatabaseTrouble.CONFLICT
+            and kind is not DatabaseErrorKind.CONFLICT
             and self._unconfirmed_since_s is None
         ):
             self._unconfirmed_since_s = self._clock.monotonic()
-        self.count("database_errors_total", trouble)
+        self.count("database_errors_total", kind)
 
     @property
     def _hidden(self) -> Container[str]:

@@ -6,7 +6,7 @@ from itertools import accumulate, product
 import numpy as np
 
 from monitor.export.exposition import Distribution, Gauges
-from monitor.export.series import FINISHED
+from monitor.export.series import FINISHED_STATUSES
 from monitor.measures.presentation import score_by_chance
 from monitor.model.alerts import State
 from monitor.model.errors import ConfigError
@@ -36,7 +36,7 @@ def gauges_of_run(latest: LatestRun) -> Gauges:
 def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
     """Return the gauges of a comparison that has no runs, and was first configured at ``since``."""
     gauges = Gauges()
-    for status in FINISHED:
+    for status in FINISHED_STATUSES:
         gauges.set("run_status", (comparison, status.value), 0)
     gauges.set("unlabelled_runs", (comparison,), 0)
     if since is not None:
@@ -46,7 +46,7 @@ def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
 
 def _add_run(gauges: Gauges, latest: LatestRun) -> None:
     key = (latest.comparison,)
-    for status in FINISHED:
+    for status in FINISHED_STATUSES:
         gauges.set("run_status", (*key, status.value), latest.status is status)
     first_slot = latest.first_slot or latest.slot
     gauges.set("comparison_since_timestamp_seconds", key, first_slot.timestamp())

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from functools import partial
 
-from monitor.model.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.model.errors import DatabaseErrorKind, DeliveryErrorKind
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 
-PREFIX = "rankwatch_"
+SERIES_PREFIX = "rankwatch_"
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 """The parts of the metrics page. If a part fails, the page shows the other parts."""
-FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
+FINISHED_STATUSES = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
 """Statuses of a finished run."""
 OWNERS = ("comparison", "receiver", "ping")
 """Labels whose values are names from the configuration. Such a label is always the first one."""
@@ -325,7 +325,7 @@ _TABLE = {
         _COUNTER,
         "comparison status",
         "The number of runs that this process finished or marked as abandoned.",
-        values=(FINISHED,),
+        values=(FINISHED_STATUSES,),
     ),
     "slots_skipped_total": _series(
         _COUNTER,
@@ -399,7 +399,7 @@ _TABLE = {
         _COUNTER,
         "receiver reason",
         "The number of failed attempts to deliver. The reason is one of these: {}.",
-        values=(DeliveryTrouble,),
+        values=(DeliveryErrorKind,),
     ),
     "pings_total": _series(
         _COUNTER,
@@ -428,7 +428,7 @@ _TABLE = {
         _COUNTER,
         "reason",
         "The number of errors of the database. The reason is one of these: {}.",
-        values=(DatabaseTrouble,),
+        values=(DatabaseErrorKind,),
     ),
     "database_size_bytes": _series(
         _GAUGE,
@@ -492,7 +492,7 @@ _TABLE = {
 }
 
 SERIES: dict[str, Series] = {
-    name: series(name=f"{PREFIX}{name}") for name, series in _TABLE.items()
+    name: series(name=f"{SERIES_PREFIX}{name}") for name, series in _TABLE.items()
 }
 """Each series by its name without prefix."""
 

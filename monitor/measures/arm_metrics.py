@@ -9,13 +9,13 @@ from operator import attrgetter
 
 import numpy as np
 
-from monitor.measures.kernels import PAD, exposure
+from monitor.measures.kernels import PAD, exposure, item_codes, list_traits
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, PairBatch
 from monitor.model.runs import ArmScore
-from monitor.model.statistics import CHURN, Lack
+from monitor.model.statistics import CHURN, ListTrait
 
 
 @immutable
@@ -96,7 +96,7 @@ class Listing:
     @property
     def largest_group(self) -> int:
         """The number of users who got the most common list."""
-        return exposure.largest_group(self._lists.repeated[self._rows])
+        return list_traits.largest_group(self._lists.repeated[self._rows])
 
     def values(self, name: str) -> Floats:
         """The known values with this name, as a one-dimensional float64 array. It may be empty."""
@@ -157,7 +157,7 @@ def _exposure_jump(listing: Listing) -> float | None:
 def _shifted_list_share(listing: Listing) -> float | None:
     users = len(listing.has_both)
     before, now, _ = listing.jump
-    return exposure.count_shifted(before, now) / users if users else None
+    return list_traits.count_shifted(before, now) / users if users else None
 
 
 def _count_both(listing: Listing) -> int:
@@ -229,7 +229,7 @@ def _mean_over_users(
 
 _MEASURES = (
     _mean_over_users(
-        Lack.ALIKE.value,
+        ListTrait.ALIKE.value,
         meaning=(
             "Share of the users with nearly the same list in both arms: for each ten places, "
             "beginning with one, one item or one pair of items in another order may differ; high: "
@@ -279,7 +279,7 @@ _MEASURES = (
     # The value compares with lists from before the firing alerts. So it stays high while the fault
     # lasts, and it is low again as soon as the fault is over.
     ArmMetric(
-        name=Lack.EXPOSURE.value,
+        name=ListTrait.EXPOSURE.value,
         measure=_exposure_jump,
         count=_count_both,
         meaning=(
@@ -293,7 +293,7 @@ _MEASURES = (
     ),
     # This metric compares both arms. Its value is stored for the candidate.
     _mean_over_users(
-        Lack.FIRST_DIFFERS.value,
+        ListTrait.FIRST_DIFFERS.value,
         meaning=(
             "Share of the users whose first item differs between the arms; high: another "
             "item on top"
@@ -302,7 +302,7 @@ _MEASURES = (
         source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
     ),
     _mean_over_users(
-        Lack.IDENTICAL.value,
+        ListTrait.IDENTICAL.value,
         meaning=(
             "Share of the users with the same list in both arms, item by item; high: possibly "
             "the candidate's model is not in use"
@@ -311,7 +311,7 @@ _MEASURES = (
         source="the discrete metric on lists",
     ),
     _mean_over_users(
-        Lack.INTERLEAVED.value,
+        ListTrait.INTERLEAVED.value,
         meaning=(
             "Share of the users for whom the first items of the baseline's list are at most twice "
             "as deep in the candidate's list, up to half of the list; high: the candidate's lists "
@@ -374,7 +374,7 @@ _MEASURES = (
         ),
     ),
     ArmMetric(
-        name=Lack.SHARED.value,
+        name=ListTrait.SHARED.value,
         measure=_shared_list_share,
         meaning=(
             "Share of the users who get the most common list; high: one list for many, such "
@@ -387,7 +387,7 @@ _MEASURES = (
     ),
     # Like the jump of exposure, the value compares with lists from before the firing alerts.
     ArmMetric(
-        name=Lack.SHIFTED.value,
+        name=ListTrait.SHIFTED.value,
         measure=_shifted_list_share,
         count=_count_both,
         meaning=(
@@ -399,7 +399,7 @@ _MEASURES = (
         source="the discrete metric on first items",
     ),
     _mean_over_users(
-        Lack.REVERSED.value,
+        ListTrait.REVERSED.value,
         meaning=(
             "Share of the users with at least two of three pairs in opposite order, among the "
             "users with the same three first items in both arms; high: lists are reordered"
@@ -408,7 +408,7 @@ _MEASURES = (
         source="Kendall (1938): tau of the first three items is below 0",
     ),
     _mean_over_users(
-        Lack.UNCHANGED.value,
+        ListTrait.UNCHANGED.value,
         meaning=(
             "Share of the users whose list equals their list in the arm's last run; high: old "
             "lists are served"
@@ -479,19 +479,21 @@ def _arm_lists(
     last: Mapping[Arm, LastLists],
     former: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
-    baseline, candidate, items = exposure.index_codes(batch.baseline, batch.candidate)
-    listed = len(exposure.distinct_items(batch.baseline, batch.candidate))
+    baseline, candidate, items = item_codes.index_codes(batch.baseline, batch.candidate)
+    listed = len(item_codes.distinct_items(batch.baseline, batch.candidate))
     # Values that compare both arms are stored for the candidate.
     values: dict[Arm, dict[str, Floats]] = {
         Arm.BASELINE: {},
         Arm.CANDIDATE: {
-            Lack.REVERSED: exposure.is_top_reversed(baseline, candidate),
-            Lack.FIRST_DIFFERS: exposure.first_differs(baseline, candidate),
-            Lack.IDENTICAL: exposure.is_identical(baseline, candidate),
+            ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
+            ListTrait.FIRST_DIFFERS: list_traits.first_differs(baseline, candidate),
+            ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
         },
     }
     of_candidate = values[Arm.CANDIDATE]
-    of_candidate[Lack.ALIKE], of_candidate[Lack.INTERLEAVED] = exposure.flag_similar_lists(batch)
+    of_candidate[ListTrait.ALIKE], of_candidate[ListTrait.INTERLEAVED] = (
+        list_traits.flag_similar_lists(batch)
+    )
     if batch.scores:
         values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
         values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate
@@ -504,14 +506,14 @@ def _arm_lists(
         if arm in last:
             pair = *batch.of(arm), last[arm].codes, last[arm].lengths
             of_arm[CHURN] = exposure.churn(*pair)
-            of_arm[Lack.UNCHANGED] = exposure.is_unchanged(*pair)
+            of_arm[ListTrait.UNCHANGED] = list_traits.is_unchanged(*pair)
             is_new = ~np.isin(items, last[arm].exposed)
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
             # With a catalogue below the number of listed items, the coverage would be above 1.
             catalogue=max(catalogue_size or 0, listed),
-            repeated=exposure.number_repeated(codes),
+            repeated=list_traits.number_repeated(codes),
             values=of_arm,
             is_new=is_new,
             jump=_pair_runs(former[arm].codes, batch.of(arm)[0]) if arm in former else None,
@@ -522,7 +524,7 @@ def _arm_lists(
 def _pair_runs(before: Codes, now: Codes) -> tuple[Codes, Codes, int]:
     """Return the codes of users with lists in both runs, other codes as -1, and the code limit."""
     has_both = ((before[:, 0] >= 0) & (now[:, 0] >= 0))[:, np.newaxis]
-    codes_before, codes_now, items = exposure.index_codes(before, now)
+    codes_before, codes_now, items = item_codes.index_codes(before, now)
     return (
         np.where(has_both, codes_before, PAD),
         np.where(has_both, codes_now, PAD),

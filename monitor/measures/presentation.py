@@ -20,10 +20,10 @@ from monitor.model.runs import ArmScore, Run
 from monitor.model.unpaired import ArmGap
 from monitor.texts.wording import count_of
 
-SEGMENTS = 8
+SHOWN_SEGMENTS = 8
 """At most this many segments of the dimension that explains most of the drop are shown."""
 
-_ITEM_COLUMNS = (
+_EXPOSURE_COLUMNS = (
     "item",
     "title",
     "exposure>",
@@ -91,7 +91,7 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     a segment, because `difference_tables` has those of all users.
     """
     items = (*explanation.gained, *explanation.lost)
-    columns = _ITEM_COLUMNS
+    columns = _EXPOSURE_COLUMNS
     if explanation.is_unpaired:
         columns = _ITEM_COLUMNS_BY_ARM
         items = () if explanation.segment == ALL else items
@@ -134,7 +134,7 @@ def _leading(explanation: Explanation) -> Iterator[SegmentFall]:
     """
     dimensions = [fall.segment.partition("=")[0] for fall in explanation.falls]
     is_leading = [dimension == dimensions[0] for dimension in dimensions]
-    return islice(compress(explanation.falls, is_leading), SEGMENTS)
+    return islice(compress(explanation.falls, is_leading), SHOWN_SEGMENTS)
 
 
 def _piece_row(cause: PartAmount, drop: float) -> tuple[str, ...]:
@@ -144,8 +144,8 @@ def _piece_row(cause: PartAmount, drop: float) -> tuple[str, ...]:
 def _segment_row(fall: SegmentFall, drop: float) -> tuple[str, ...]:
     return (
         fall.segment,
-        _percent(fall.share),
-        _percent(fall.share_before),
+        percent_cell(fall.share),
+        percent_cell(fall.share_before),
         f"{fall.whole:.4f}",
         _share_of_drop(fall.whole, drop),
         *(f"{fall.parts[part]:.4f}" for part in DropPart),
@@ -158,8 +158,8 @@ def _item_row(item: ExposedItem) -> tuple[str, ...]:
         item.title or "",
         f"{item.after:.4f}",
         f"{item.before:.4f}",
-        _percent(item.share_after),
-        _percent(item.share_before),
+        percent_cell(item.share_after),
+        percent_cell(item.share_before),
     )
 
 
@@ -167,8 +167,8 @@ def _group_row(group: UserGroup) -> tuple[str, ...]:
     return (
         group.change.replace("_", " "),
         f"{group.users:,}",
-        _percent(group.share),
-        "-" if group.share_before is None else _percent(group.share_before),
+        percent_cell(group.share),
+        "-" if group.share_before is None else percent_cell(group.share_before),
         f"{group.distance:.4f}",
         ", ".join(example.user for example in group.examples),
     )
@@ -178,7 +178,8 @@ def _share_of_drop(amount: float, drop: float) -> str:
     return f"{amount / drop:.0%}" if drop > 0 else "-"
 
 
-def _percent(share: float) -> str:
+def percent_cell(share: float) -> str:
+    """Write a share for a column of a table, with one decimal, so that its figures align."""
     return f"{share:.1%}"
 
 

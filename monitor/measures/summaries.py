@@ -16,18 +16,18 @@ from monitor.model.rankings import ALL, Panel
 from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import Statistic
 
-BINS = 40
+HISTOGRAM_BINS = 40
 QUANTILES = tuple(
     Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)
 )
 """Every summary has these quantiles. Rules may add other quantiles."""
-EXACT = 1_000_000
+EXACT_SCORES = 1_000_000
 """Quantiles of at most this many scores are exact.
 
 For more scores, the metric's range is divided into `FINE` equal bins. Then the error of a quantile
 is at most one bin.
 """
-FINE = 8192 * BINS
+FINE = 8192 * HISTOGRAM_BINS
 
 SegmentRows: TypeAlias = Mapping[str, Rows]
 """For the name of each segment, the rows of its users in the arrays of scores."""
@@ -123,9 +123,10 @@ class ScoreSums:
     """Summarizes the scores of one metric over one segment, which are added in parts.
 
     The same scores always give the same bits in the summary. Quantiles are Hyndman and Fan's (1996)
-    type 7. They are exact for at most `EXACT` scores. The standard error is s / sqrt(n), where s
-    has the divisor n - 1. If ``bounds`` are infinite, the histogram goes from the lowest to the
-    highest score. In this case, its ends are powers of two if there are more than `EXACT` scores.
+    type 7. They are exact for at most `EXACT_SCORES` scores. The standard error is s / sqrt(n),
+    where s has the divisor n - 1. If ``bounds`` are infinite, the histogram goes from the lowest to
+    the highest score. In this case, its ends are powers of two if there are more than
+    `EXACT_SCORES` scores.
 
     The sum of the scores and the sum of their squares are integers, because integer sums are exact
     in any order.
@@ -174,8 +175,8 @@ class ScoreSums:
         self._bin_many()
 
     def _bin_many(self) -> None:
-        """Move the single scores into bins if there are more than `EXACT` scores."""
-        if self.n > EXACT:
+        """Move the single scores into bins if there are more than `EXACT_SCORES` scores."""
+        if self.n > EXACT_SCORES:
             self.bins = self.bins or FineBins.between(self.bounds)
             for values in self.single:
                 self.bins.add(values)
@@ -261,7 +262,7 @@ def _exact_sum(values: Integers) -> int:
 
 def _histogram(ordered: Floats, bounds: Bounds) -> Histogram:
     low, high = _histogram_range(ordered, bounds)
-    counts, _ = np.histogram(np.clip(ordered, low, high), bins=BINS, range=(low, high))
+    counts, _ = np.histogram(np.clip(ordered, low, high), bins=HISTOGRAM_BINS, range=(low, high))
     return Histogram(low=low, high=high, counts=tuple(counts.tolist()))
 
 
@@ -327,8 +328,8 @@ class FineBins:
             self.counts = _merge_pairs(self.counts)
 
     def histogram(self) -> Histogram:
-        """Add up the counts to a histogram with `BINS` bins."""
-        counts = self.counts.reshape(BINS, -1).sum(axis=1)
+        """Add up the counts to a histogram with `HISTOGRAM_BINS` bins."""
+        counts = self.counts.reshape(HISTOGRAM_BINS, -1).sum(axis=1)
         return Histogram(low=self.low, high=self.high, counts=tuple(counts.tolist()))
 
     def quantiles(self, wanted: Sequence[float]) -> Floats:

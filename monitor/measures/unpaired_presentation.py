@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from monitor.measures.presentation import TextTable
+from monitor.measures.presentation import TextTable, percent_cell
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
-from monitor.model.statistics import OUTCOMES, SELF_SERIES, DerivedMetric, parse_derived
-from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedFindings
+from monitor.model.statistics import OUTCOME_SERIES, SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedResults
 
 GAP_COLUMNS = (
     "segment",
@@ -19,11 +19,11 @@ GAP_COLUMNS = (
 )
 
 
-_QUANTILES = ("p05", "p25", "p50", "p75", "p95")
-QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILES), "users>")
+_QUANTILE_NAMES = ("p05", "p25", "p50", "p75", "p95")
+QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILE_NAMES), "users>")
 
 
-def user_table(found: UnpairedFindings) -> TextTable:
+def user_table(found: UnpairedResults) -> TextTable:
     """How many users each arm has, and how many of them were compared."""
     arms = [found.users[arm] for arm in Arm]
     assigned = sum(each.assigned for each in arms)
@@ -34,14 +34,14 @@ def user_table(found: UnpairedFindings) -> TextTable:
         rows=(
             ("assigned since the test began", *(f"{each.assigned:,}" for each in arms)),
             ("share of the assigned users", *(_share(each.assigned, assigned) for each in arms)),
-            ("planned share", *(f"{share:.1%}" for share in planned)),
+            ("planned share", *map(percent_cell, planned)),
             ("served in this run", *(f"{each.served:,}" for each in arms)),
             ("compared with a list of before", *(f"{each.compared:,}" for each in arms)),
         ),
     )
 
 
-def outcome_table(found: UnpairedFindings) -> TextTable:
+def outcome_table(found: UnpairedResults) -> TextTable:
     """The outcomes of both arms' users, and how much they differ."""
     rows = []
     for gap in found.outcomes:
@@ -63,7 +63,7 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     groups: dict[tuple[str, str], dict[DerivedMetric | None, Summary]] = {}
     for summary in summaries:
         series, metric = parse_derived(summary.metric)
-        if series in OUTCOMES:
+        if series in OUTCOME_SERIES:
             continue
         groups.setdefault((summary.segment, metric), {})[series] = summary
     for (segment, metric), found in groups.items():
@@ -82,13 +82,13 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
 def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
     for summary in summaries:
-        if parse_derived(summary.metric)[0] in SELF_SERIES.values():
-            quantiles = [_number(summary.value(name)) for name in _QUANTILES]
+        if parse_derived(summary.metric).derived in SELF_SERIES.values():
+            quantiles = [_number(summary.value(name)) for name in _QUANTILE_NAMES]
             yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 
 
 def difference_tables(
-    found: UnpairedFindings, titles: Mapping[str, str], most_items: int
+    found: UnpairedResults, titles: Mapping[str, str], most_items: int
 ) -> tuple[TextTable, ...]:
     """The items whose exposure differs most, and how alike users are. Empty tables are left out."""
     items = [_item_row(item, found.counted, titles) for item in found.items[:most_items]]
@@ -149,7 +149,7 @@ def _between_row(between: BetweenExcess) -> tuple[str, ...]:
 
 
 def _share(count: int, users: int) -> str:
-    return f"{count / users:.1%}" if users else "-"
+    return percent_cell(count / users) if users else "-"
 
 
 def _number(value: float | None) -> str:

@@ -19,7 +19,7 @@ from monitor.model.rules import (
 )
 
 # A transition that accepts a new level has this text in place of an alert's name.
-ACCEPTED = "(accepted)"
+ACCEPTED_LEVEL = "(accepted)"
 # The reason of a verdict contains this text if nobody has accepted the new level yet.
 NEW_NORMAL = "new normal since"
 # How many changes of an arm's lists rankwatch must see before it knows how often they change.
@@ -296,7 +296,7 @@ def accepted_level(
     """
     return Transition(
         comparison=comparison,
-        alert=ACCEPTED,
+        alert=ACCEPTED_LEVEL,
         segment="all",
         slot=slot,
         at=at,
@@ -305,6 +305,6 @@ def accepted_level(
         reason=reason,
         kind=RuleKind.SIMILARITY,
         metric="level",
-        statistic=ACCEPTED,
+        statistic=ACCEPTED_LEVEL,
         since=slot,
     )

@@ -118,7 +118,7 @@ class SlotTakenError(RunError):
     """Another process has claimed the slot."""
 
 
-class DatabaseTrouble(StrEnum):
+class DatabaseErrorKind(StrEnum):
     """Why the database did not execute a statement. A metric has these values as a label."""
 
     UNREACHABLE = "unreachable"
@@ -138,32 +138,32 @@ class DatabaseError(MonitorError):
     """The database could not be reached, or it refused the statement."""
 
     exit_code = 4
-    trouble = DatabaseTrouble.OTHER
+    kind = DatabaseErrorKind.OTHER
 
     def __init__(
         self,
         message: str,
         *,
         permanent: bool = True,
-        trouble: DatabaseTrouble | None = None,
+        kind: DatabaseErrorKind | None = None,
     ) -> None:
         super().__init__(message, permanent=permanent)
-        self.trouble = trouble or self.trouble
+        self.kind = kind or self.kind
 
 
 class SchemaError(DatabaseError):
     """The database's schema does not fit this version of the program."""
 
-    trouble = DatabaseTrouble.SCHEMA
+    kind = DatabaseErrorKind.SCHEMA
 
 
 class LeaseLostError(DatabaseError):
     """This daemon does not lead. A retry is useless, because the leader does the work."""
 
-    trouble = DatabaseTrouble.CONFLICT
+    kind = DatabaseErrorKind.CONFLICT
 
 
-class DeliveryTrouble(StrEnum):
+class DeliveryErrorKind(StrEnum):
     """Why a message was not delivered. A metric has these values as a label."""
 
     REFUSED = "refused"
@@ -196,12 +196,12 @@ class DeliveryError(MonitorError):
         self.of_message = of_message
 
     @property
-    def trouble(self) -> DeliveryTrouble:
+    def kind(self) -> DeliveryErrorKind:
         """The kind of the failure."""
         if self.permanent:
-            return DeliveryTrouble.REFUSED
+            return DeliveryErrorKind.REFUSED
         if self.retry_after_s is not None:
-            return DeliveryTrouble.RATE_LIMITED
+            return DeliveryErrorKind.RATE_LIMITED
         if self.may_be_known:
-            return DeliveryTrouble.NO_ANSWER
-        return DeliveryTrouble.UNREACHABLE
+            return DeliveryErrorKind.NO_ANSWER
+        return DeliveryErrorKind.UNREACHABLE

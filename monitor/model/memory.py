@@ -19,7 +19,7 @@ from monitor.model.runs import KeptLists, Run, Summary
 if TYPE_CHECKING:
     from monitor.model.arrays import Floats
 
-PARTS = 5
+LESSON_NUMBERS = 5
 """How many numbers a lesson has for each segment.
 
 They are the value, its sampling error, z, the share of users without a score, and what the run adds

@@ -12,11 +12,11 @@ from monitor.model.rankings import Arm
 
 MOST_KEPT = 8
 """How many versions of an arm are stored with a run."""
-MOST_COUNTED = 100
+MOST_VERSIONS = 100
 """How many versions of an arm a run counts separately."""
 LONGEST_VERSION = 100
 """The largest number of characters in a version's name."""
-LEAST_SHARE = 2 / 3
+LEAST_MODEL_SHARE = 2 / 3
 """A version becomes the arm's model if it answers at least this share of the users.
 
 Only users with a reported version are counted. During a deployment no version may reach this
@@ -42,7 +42,7 @@ class ArmModel:
         by_version = sorted(users.items())
         ranked = sorted(by_version, key=itemgetter(1), reverse=True)[:MOST_KEPT]
         version = self.now
-        if ranked and ranked[0][1] >= LEAST_SHARE * sum(users.values()):
+        if ranked and ranked[0][1] >= LEAST_MODEL_SHARE * sum(users.values()):
             version = ranked[0][0]
         if version == self.now:
             return replace(self, users=dict(ranked))
@@ -76,12 +76,12 @@ def count_versions(
 ) -> dict[str, int]:
     """Add users to the counts by version. Ignores values that name no version.
 
-    Versions after the first `MOST_COUNTED` are counted together, so that memory is bounded.
+    Versions after the first `MOST_VERSIONS` are counted together, so that memory is bounded.
     """
     for value, users in versions:
         if isinstance(value, str | int | float) and (name := str(value).strip()):
             name = name[:LONGEST_VERSION]
-            if name not in counts and len(counts) >= MOST_COUNTED:
+            if name not in counts and len(counts) >= MOST_VERSIONS:
                 name = "(others)"
             counts[name] = counts.get(name, 0) + users
     return counts

@@ -203,7 +203,7 @@ class UserBatch:
     panel: Panel
     baseline: Pull
     candidate: Pull
-    again: Pull | None = None  # the baseline's second lists
+    second_baseline: Pull | None = None  # the baseline's second lists
     weights: ItemWeights | None = None
     relevance: RelevanceTable | None = None
     arm: Arm | None = None

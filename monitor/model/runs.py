@@ -14,7 +14,7 @@ from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 from monitor.model.run_reasons import IdMismatch, RunReasonKind, RunReasons
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 
 if TYPE_CHECKING:
     import numpy as np
@@ -224,7 +224,7 @@ def items_of(users: Iterable[Evidence]) -> frozenset[str]:
 
 @immutable
 class RunFacts:
-    """Facts about a run. They have the same names in findings, tables and pages."""
+    """Facts about a run. They have the same names in classes, tables and pages."""
 
     slot: datetime
     status: RunStatus = RunStatus.RUNNING  # until the run is assessed
@@ -234,7 +234,7 @@ class RunFacts:
     catalogue_size: int | None = None
     models: Models | None = None  # None until a version is known
     input_hash: str | None = None  # a hash of all users' lists: equal lists have equal hashes
-    unpaired: UnpairedFindings | None = None  # None if the comparison is paired
+    unpaired: UnpairedResults | None = None  # None if the comparison is paired
 
     @property
     def is_split_off(self) -> bool:
@@ -243,8 +243,8 @@ class RunFacts:
 
 
 @immutable
-class Findings(RunFacts):
-    """What one run found, as it is stored and judged."""
+class MeasuredRun(RunFacts):
+    """What one run measured, as it is stored and judged."""
 
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
@@ -266,8 +266,8 @@ class Findings(RunFacts):
 
 
 @immutable
-class RunResult(Findings):
-    """Everything that a finished run stores in one transaction: findings and judgement."""
+class RunResult(MeasuredRun):
+    """Everything that a finished run stores in one transaction: what was measured and judged."""
 
     claim: Claim
     reason: str | None  # the reasons as a text

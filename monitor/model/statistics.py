@@ -8,14 +8,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, CoverageReason, CoverageRow
 
 _QUANTILE = re.compile(r"p(\d{2})")
 _SHARE = re.compile(r"share_below\(\s*([^()\s]+)\s*\)")
-_LACK = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
+_SHARE_PATTERN = re.compile(r"([a-z_]+)(?:\(\s*([a-z]+)\s*\))?")
 
 CHURN = "self_churn"
 """The arm metric for the share of each list that was replaced since the last run."""
@@ -103,34 +103,37 @@ GAPS = frozenset({DerivedMetric.SELF_GAP, DerivedMetric.FAR_GAP})
 """Series with one value for both arms, and no scores of users."""
 DISTANCES = GAPS | {DerivedMetric.OVER_FLOOR}
 """Series that grow as lists drift apart, whatever their metric does."""
-OUTCOMES = (DerivedMetric.OUTCOME, DerivedMetric.OUTCOME_LOW, DerivedMetric.OUTCOME_HIGH)
+OUTCOME_SERIES = (DerivedMetric.OUTCOME, DerivedMetric.OUTCOME_LOW, DerivedMetric.OUTCOME_HIGH)
 """Series of an outcome, whose name is no metric."""
-UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOMES)
+UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOME_SERIES)
 _DERIVED = re.compile(rf"({'|'.join(DerivedMetric)})\((.+)\)", re.DOTALL)
 
 
-def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
-    """Return the series and its metric.
+class SeriesName(NamedTuple):
+    """The name of a series, in two parts."""
 
-    For example, ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``.
+    derived: DerivedMetric | None  # None if the series is the metric itself
+    metric: str
 
-    """
+
+def parse_derived(name: str) -> SeriesName:
+    """Return the parts of the name: for ``over_floor(ndcg@10)``, over_floor and ``ndcg@10``."""
     if match := _DERIVED.fullmatch(name):
-        return DerivedMetric(match[1]), match[2]
-    return None, name
+        return SeriesName(DerivedMetric(match[1]), match[2])
+    return SeriesName(None, name)
 
 
 def arm_of_scores(scores: Mapping[str, float | None]) -> Arm | None:
-    """Return the arm that serves the user with these scores. None if no score tells."""
-    known = {parse_derived(name)[0] for name, score in scores.items() if score is not None}
+    """Return the arm that serves the user with these scores. None if no score shows it."""
+    defined = {parse_derived(name).derived for name, score in scores.items() if score is not None}
     for arm, series in SELF_SERIES.items():
-        if series in known:
+        if series in defined:
             return arm
     return None
 
 
-class Lack(StrEnum):
-    """A fault of a list, or a trait of a list (see `TRAITS`). Users with it are counted."""
+class ListTrait(StrEnum):
+    """What is wrong or unusual about a user's list. Rules judge the share of users with a trait."""
 
     MISSING = "missing"
     EMPTY = "empty"
@@ -152,36 +155,39 @@ class Lack(StrEnum):
     INTERLEAVED = "interleaved_list"  # the baseline's first items are near the top
 
 
-ABOUT_ORDER = (Lack.REVERSED, Lack.FIRST_DIFFERS)
+ABOUT_ORDER = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
-SIMILAR = (Lack.ALIKE, Lack.INTERLEAVED)
+NO_LIST = (ListTrait.MISSING, ListTrait.EMPTY, ListTrait.FAILED, ListTrait.UNPAIRED)
+"""Traits of users without a list that can be compared."""
+SIMILAR_LISTS = (ListTrait.ALIKE, ListTrait.INTERLEAVED)
 """Traits of lists that are like the other arm's lists, but not identical."""
-OF_SIMILARITY = (Lack.IDENTICAL, *SIMILAR)
+OF_SIMILARITY = (ListTrait.IDENTICAL, *SIMILAR_LISTS)
 OF_BOTH_ARMS = (*ABOUT_ORDER, *OF_SIMILARITY)
-OF_EARLIER_LISTS = (Lack.UNCHANGED, Lack.EXPOSURE, Lack.SHIFTED)
+OF_EARLIER_LISTS = (ListTrait.UNCHANGED, ListTrait.EXPOSURE, ListTrait.SHIFTED)
 """Traits that need earlier lists of the arm."""
-TRAITS = frozenset({Lack.SHARED, *OF_EARLIER_LISTS, *OF_BOTH_ARMS})
+MEASURED_TRAITS = frozenset({ListTrait.SHARED, *OF_EARLIER_LISTS, *OF_BOTH_ARMS})
+"""Traits that arm metrics measure. The other traits are counted with the coverage, by reason."""
 
-_BY_LACK = {
-    lack: frozenset({CoverageReason(lack)})
-    for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)
+_REASON_OF_TRAIT = {
+    trait: frozenset({CoverageReason(trait)})
+    for trait in (ListTrait.MISSING, ListTrait.EMPTY, ListTrait.SHORT, ListTrait.DUPLICATED)
 }
 _REASONS = {
-    **_BY_LACK,
-    Lack.FAILED: frozenset(CoverageReason).difference(
-        *_BY_LACK.values(), {CoverageReason.TOO_SLOW}
+    **_REASON_OF_TRAIT,
+    ListTrait.FAILED: frozenset(CoverageReason).difference(
+        *_REASON_OF_TRAIT.values(), {CoverageReason.TOO_SLOW}
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class CoverageShare:
-    """The share of users, from 0 to 1, whose list from one arm has a certain fault or trait.
+    """The share of users, from 0 to 1, whose list from one arm has a trait.
 
-    ``lack`` is the fault or the trait. ``unpaired`` has no arm.
+    ``unpaired`` has no arm.
     """
 
-    lack: Lack
+    trait: ListTrait
     arm: Arm | None
 
     @classmethod
@@ -190,31 +196,31 @@ class CoverageShare:
 
         Raises ConfigError if there is no such share.
         """
-        match = _LACK.fullmatch(text.strip())
+        match = _SHARE_PATTERN.fullmatch(text.strip())
         try:
-            lack = Lack(match[1]) if match else None
+            trait = ListTrait(match[1]) if match else None
             arm = Arm(match[2]) if match and match[2] else None
         except ValueError:
-            lack = None
-        if match is None or lack is None or (lack is Lack.UNPAIRED and arm is not None):
-            kinds = ", ".join(lack for lack in Lack if lack is not Lack.UNPAIRED)
+            trait = None
+        if match is None or trait is None or (trait is ListTrait.UNPAIRED and arm is not None):
+            kinds = ", ".join(trait for trait in ListTrait if trait is not ListTrait.UNPAIRED)
             msg = (
                 f"unknown share {text!r}: use unpaired, or one of {kinds}, followed by an "
                 "arm, such as missing(baseline)"
             )
             raise ConfigError(msg)
-        if lack is Lack.UNPAIRED:
-            return cls(lack, None)
-        return cls(lack, arm or Arm.CANDIDATE)
+        if trait is ListTrait.UNPAIRED:
+            return cls(trait, None)
+        return cls(trait, arm or Arm.CANDIDATE)
 
     def __str__(self) -> str:
-        return self.lack if self.arm is None else f"{self.lack}({self.arm})"
+        return self.trait if self.arm is None else f"{self.trait}({self.arm})"
 
     def count(self, row: CoverageRow) -> int:
-        """Return how many users of the row have this fault. Traits are not in the coverage."""
-        if self.lack is Lack.UNPAIRED:
+        """Return how many users of the row have this trait. Measured traits are not in the row."""
+        if self.trait is ListTrait.UNPAIRED:
             return row.asked - row.paired
-        reasons = _REASONS[self.lack]
+        reasons = _REASONS[self.trait]
         return sum(
             users
             for (arm, reason), users in row.users_by_reason.items()

@@ -1,4 +1,4 @@
-"""Plan and findings of an unpaired comparison, in which each user is served by one arm only.
+"""Plan and results of an unpaired comparison, in which each user is served by one arm only.
 
 A user's list of now is compared with the user's own list from before the test. Then the users of
 both arms are compared.
@@ -108,7 +108,7 @@ class OutcomeGap:
 
 
 @immutable
-class UnpairedFindings:
+class UnpairedResults:
     """What an unpaired run found in addition to its summaries."""
 
     baseline_share: float  # planned share of users in the baseline arm

@@ -13,17 +13,17 @@ from monitor.model.run_reasons import RunReasonKind, RunReasons
 from monitor.model.statistics import CoverageShare, Statistic
 
 URGENT_SHARE = 0.5
-"""An incident is urgent if it concerns at least this share of the users of a run."""
+"""An incident is urgent if it affects at least this share of the users of a run."""
 _FAR_MORE = 2.0
 """An alert names far more users than the explanation if it names this many times as many."""
 
 
 @immutable
-class Concern:
-    """The users that an incident concerns."""
+class Impact:
+    """How many users an incident affects, and in which arms."""
 
     users: int
-    compared: int  # number of users in the run. 0 if the run failed, which concerns all users
+    compared: int  # number of users in the run. 0 if the run failed, which affects all users
     arms: tuple[Arm, ...] = ()  # the arms with the fault. Empty if they are unknown
     is_estimated: bool = False  # whether ``users`` is an estimate
     is_excess: bool = False  # whether healthy runs have such users, who are not counted
@@ -41,17 +41,17 @@ class Concern:
         return self.is_private or self.share >= URGENT_SHARE
 
 
-def find_concern(
+def find_impact(
     changes: Iterable[Transition],
     explanation: Explanation | None,
     reasons: RunReasons = (),
-) -> Concern | None:
+) -> Impact | None:
     """Return how many users the alerts or the explanation name, or None if they name no number.
 
     The number of the explanation is used, because messages begin with it. But if an alert names
     far more users, or so many that it is urgent, the number of the alert is used. ``reasons`` say
     why the run could not be judged. Values of single segments are ignored, because they do not say
-    how many users a run has. Alerts about the users of an A/B test concern no number of users.
+    how many users a run has. Alerts about the users of an A/B test have no such number.
     """
     changes = [change for change in changes if not change.is_about_test]
     if not changes:
@@ -60,25 +60,25 @@ def find_concern(
     if explanation is None or explanation.finding is None:
         return of_values
     finding = explanation.finding
-    concern = Concern(
+    impact = Impact(
         users=finding.users,
         compared=finding.compared,
         arms=finding.arms,
         is_estimated=finding.is_estimated,
     )
     if of_values is not None:
-        is_far_more = of_values.share > _FAR_MORE * concern.share
-        is_urgent_alone = of_values.is_urgent and not concern.is_urgent
+        is_far_more = of_values.share > _FAR_MORE * impact.share
+        is_urgent_alone = of_values.is_urgent and not impact.is_urgent
         if is_far_more or is_urgent_alone:
-            concern = of_values
-    return replace(concern, is_private=finding.kind is FaultKind.MIXED_UP)
+            impact = of_values
+    return replace(impact, is_private=finding.kind is FaultKind.MIXED_UP)
 
 
-def _share_of(concern: Concern) -> float:
-    return concern.share
+def _share_of(impact: Impact) -> float:
+    return impact.share
 
 
-def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[Concern]:
+def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[Impact]:
     for change in changes:
         if change.segment != ALL or change.is_about_rankwatch:
             continue
@@ -86,14 +86,14 @@ def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[C
             yield from _of_condition(change, reasons)
         elif change.kind is RuleKind.STANDSTILL and change.statistic in set(Arm):
             arm = Arm(change.statistic)
-            yield Concern(users=change.users, compared=change.users, arms=(arm,))
+            yield Impact(users=change.users, compared=change.users, arms=(arm,))
         elif change.value is not None and change.direction is Direction.ABOVE:
             # Some users have the trait in healthy runs too. They are not counted.
             normal = change.normal or 0.0
             users = round((change.value - normal) * change.users)
             share_arms = _arms_of_share(change)
             if share_arms is not None and users > 0:
-                yield Concern(
+                yield Impact(
                     users=users,
                     compared=change.users,
                     arms=share_arms,
@@ -101,16 +101,16 @@ def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[C
                 )
 
 
-def _of_condition(change: Transition, reasons: RunReasons) -> Iterator[Concern]:
+def _of_condition(change: Transition, reasons: RunReasons) -> Iterator[Impact]:
     """Yield the users without a list if the run failed, or if too few users were compared."""
     lost = [reason for reason in reasons if reason.kind is RunReasonKind.LOST_LISTS]
     if change.statistic == Condition.ERROR:
         arms = tuple(reason.arm for reason in lost if reason.arm is not None)
-        yield Concern(users=0, compared=0, arms=arms)
+        yield Impact(users=0, compared=0, arms=arms)
     if change.statistic == Condition.NO_DATA:
         for reason in lost:
             if reason.arm is not None:
-                yield Concern(users=reason.users, compared=reason.asked, arms=(reason.arm,))
+                yield Impact(users=reason.users, compared=reason.asked, arms=(reason.arm,))
 
 
 def _arms_of_share(change: Transition) -> tuple[Arm, ...] | None:

@@ -11,13 +11,13 @@ from monitor.model.explanation import SIMILAR_FAULTS, Explanation, FaultKind, Fi
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, RuleKind
 from monitor.model.run_reasons import RunReasonKind, find_reason
-from monitor.model.runs import Findings, RunStatus
+from monitor.model.runs import MeasuredRun, RunStatus
 from monitor.model.statistics import (
     ABOUT_ORDER,
     OF_SIMILARITY,
-    SIMILAR,
+    SIMILAR_LISTS,
     CoverageShare,
-    Lack,
+    ListTrait,
     parse_derived,
 )
 from monitor.pipeline.score import means_too_similar
@@ -34,13 +34,7 @@ _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
 _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if at least this share of the users has it."""
-_OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
-"""Faults that explain many new items. The end of such a fault brings many new items too."""
-_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
-"""A new training of a model can look like these faults."""
-_FAULT_OF_LACK = {Lack.ALIKE: FaultKind.ALIKE, Lack.INTERLEAVED: FaultKind.INTERLEAVED}
-_OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
-"""Faults that change the first items of lists."""
+_SIMILAR_FAULT_OF_TRAIT = {kind.facts.traits[0]: kind for kind in SIMILAR_FAULTS}
 
 
 def recall_fault(
@@ -61,25 +55,33 @@ def recall_fault(
     if current is None:
         return None
     finding = current.finding
-    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
-    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
+    all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if all_are_about_order and (finding is None or finding.kind.facts.looks_like_training):
         return _recall_order(current, earlier)
     # Many new items with a drop may be the end of an earlier fault.
-    may_be_end = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
+    may_be_end = finding is None or (
+        finding.explained is not None and finding.kind.facts.brings_new_items
+    )
     if not may_be_end or _is_cause(finding, starts):
         return current
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
             return _mark_recalled(explanation, slot)
-    if finding is None:
-        for slot, explanation in earlier:
-            weaker = explanation.finding
-            if weaker is None or weaker.kind in _OF_TRAININGS:
-                continue
-            # Nothing but a fault gives users one list, however few they are.
-            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
-                return _mark_recalled(explanation, slot)
-    return current
+    if finding is not None:
+        return current
+    return _recall_weaker(earlier) or current
+
+
+def _recall_weaker(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
+    """Select the first explanation with a fault that no training looks like. None without one."""
+    for slot, explanation in earlier:
+        finding = explanation.finding
+        if finding is None or finding.kind.facts.looks_like_training:
+            continue
+        # Nothing but a fault gives users one list, however few they are.
+        if finding.share >= _CAUSE_USERS or finding.kind is FaultKind.SHARED_LIST:
+            return _mark_recalled(explanation, slot)
+    return None
 
 
 def name_similar(
@@ -93,15 +95,15 @@ def name_similar(
     - It has found another fault, or more than half as many of these lists.
     - Alerts on less similar lists begin too.
     """
-    rises = [start for start in starts if _is_about(start, SIMILAR)]
+    rises = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
     if explanation is None or not rises or any(map(_is_drop, starts)):
         return explanation
     findings = [_find_similar(start, explanation.paired) for start in find_leads(rises)]
     finding = max(findings, key=attrgetter("users"))
     current = explanation.finding
     if current is not None:
-        is_other = current.kind not in SIMILAR_FAULTS
-        if is_other or 2 * current.users > finding.users:
+        is_other_fault = not current.kind.facts.is_similarity
+        if is_other_fault or 2 * current.users > finding.users:
             return explanation
     sentence = write_finding_alone(finding)
     return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)
@@ -117,7 +119,7 @@ def _find_similar(start: Transition, compared: int) -> Finding:
     share = ((start.value or 0.0) - normal) / (1 - normal)
     users = round(share * start.users)
     return Finding(
-        kind=_FAULT_OF_LACK[CoverageShare.parse(start.statistic).lack],
+        kind=_SIMILAR_FAULT_OF_TRAIT[CoverageShare.parse(start.statistic).trait],
         arms=(Arm.CANDIDATE,),
         segment=start.segment,
         segment_share=share,
@@ -148,7 +150,7 @@ def _recall_order(
 def _count_moved(explanation: Explanation) -> int:
     """Return the number of users that got other first items by a fault."""
     finding = explanation.finding
-    return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
+    return finding.users if finding and finding.kind.facts.moves_first_items else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
@@ -163,7 +165,7 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     """Return whether the finding can be the cause of the alerts that begin."""
     if finding is None:
         return False
-    if finding.kind in SIMILAR_FAULTS:
+    if finding.kind.facts.is_similarity:
         return any(_is_about(start, OF_SIMILARITY) or _is_rise(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
@@ -172,9 +174,9 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 
-def _is_about(start: Transition, lacks: tuple[Lack, ...]) -> bool:
-    """Return whether the alert is on the share of users that lack one of these things."""
-    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(lacks)
+def _is_about(start: Transition, traits: tuple[ListTrait, ...]) -> bool:
+    """Return whether the alert is on the share of users whose lists have one of these traits."""
+    return start.kind is RuleKind.COVERAGE and start.statistic.startswith(traits)
 
 
 def _is_rise(start: Transition) -> bool:
@@ -189,21 +191,21 @@ def _is_drop(start: Transition) -> bool:
     return start.kind is RuleKind.SIMILARITY and not _is_rise(start)
 
 
-def _find_lost(findings: Findings) -> Finding | None:
+def _find_lost(measured: MeasuredRun) -> Finding | None:
     """Find users without a list in a run that could not be judged.
 
     Return None if the run is ok, or if hardly any users lack a list.
     """
-    coverage = findings.coverage
-    if findings.status is RunStatus.OK or coverage is None:
+    coverage = measured.coverage
+    if measured.status is RunStatus.OK or coverage is None:
         return None
-    if coverage.all.paired and findings.unpaired is not None:
+    if coverage.all.paired and measured.unpaired is not None:
         # An arm of a test does not serve all its users in each run.
         return None
     finding = find_missing(coverage.rows, None)
     if finding is None:
         return None
-    loss = find_reason(findings.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
+    loss = find_reason(measured.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
     for cause in loss.causes if loss is not None else ():
         if cause.text:
             return replace(finding, note=cause.text)
@@ -211,7 +213,7 @@ def _find_lost(findings: Findings) -> Finding | None:
 
 
 def add_explanations(
-    transitions: Iterable[Transition], explanation: Explanation | None, findings: Findings
+    transitions: Iterable[Transition], explanation: Explanation | None, measured: MeasuredRun
 ) -> tuple[Transition, ...]:
     """Add the explanation and the changes of models to the transitions with which alerts begin.
 
@@ -219,7 +221,7 @@ def add_explanations(
     explanation. Other alerts get it if the finding says more than the alert's reason. Without an
     explanation, the finding is about users without a list.
     """
-    finding = _find_lost(findings) if explanation is None else explanation.finding
+    finding = _find_lost(measured) if explanation is None else explanation.finding
     explained = []
     for transition in transitions:
         text = None
@@ -230,7 +232,7 @@ def add_explanations(
             explained.append(transition)
             continue
         headline = transition.headline if finding is None else write_cause(finding)
-        text = " ".join((text, *write_models(findings.models, findings.slot)))
+        text = " ".join((text, *write_models(measured.models, measured.slot)))
         explained.append(replace(transition, explanation=text, headline=headline))
     return tuple(explained)
 
@@ -249,7 +251,9 @@ def _explain_alert(
         return write_finding_alone(finding)
     if explanation is None:
         return None
-    return write_alert_text(explanation, parse_derived(transition.metric)[1], transition.segment)
+    return write_alert_text(
+        explanation, parse_derived(transition.metric).metric, transition.segment
+    )
 
 
 def _adds_to(transition: Transition, finding: Finding | None) -> bool:

@@ -28,8 +28,8 @@ from monitor.model.rules import (
     is_learned,
     judged_series,
 )
-from monitor.model.runs import Findings
-from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR, Lack
+from monitor.model.runs import MeasuredRun
+from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR_LISTS, ListTrait
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -48,6 +48,7 @@ from monitor.statistics.reference.season import (
     count_suspects,
     discount,
     no_evidence,
+    raise_to_median,
     update_evidence,
 )
 from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlerts
@@ -72,14 +73,14 @@ Rules on the baseline, on sudden similarity, on the exposure of items and on shi
 weight. Other rules have 1. So the shares of the other rules are nearly those of a pack without
 these rules. A rule on the exposure or the shifted lists of the baseline has the square.
 """
-SUDDEN = (Lack.EXPOSURE, Lack.SHIFTED, *SIMILAR)
+SUDDEN = (ListTrait.EXPOSURE, ListTrait.SHIFTED, *SIMILAR_LISTS)
 """Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
 AFTER_HOLIDAY = (
     "not judged by what is normal, because the lists are compared with a holiday's lists"
 )
 
-REMEMBERED = 120
+REMEMBERED_RUNS = 120
 """A judgement reads at most this many of the newest runs.
 
 A reference uses the newest 60 healthy runs (`reference.WINDOW`), so 60 other runs may have alerts.
@@ -104,7 +105,7 @@ def needs_recent(comparison: Comparison) -> bool:
 
 def compute_expectations(
     comparison: Comparison,
-    findings: Findings,
+    measured: MeasuredRun,
     past: Sequence[PastRun],
     states: Sequence[AlertState],
     accepted: Sequence[Transition] = (),
@@ -119,10 +120,10 @@ def compute_expectations(
     - runs of an ``accepted`` level,
     - runs of another model, which has its own normal.
     """
-    rows = findings.coverage.rows if findings.coverage else ()
+    rows = measured.coverage.rows if measured.coverage else ()
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(findings.summaries, rows if learns_coverage else (), findings.arm_scores)
+    figures = Figures.of(measured.summaries, rows if learns_coverage else (), measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = []
@@ -132,54 +133,49 @@ def compute_expectations(
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
-    if is_holiday(findings.slot):
+    if is_holiday(measured.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
-    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
-    learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
+    model_past = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
-        learned = _find_past_of_models(learned.runs, findings)
-    past = learned.runs
+        model_past = _find_past_of_models(model_past.runs, measured)
     alpha = share_out(comparison, series)
-    lessons = rule_series.read_lessons(series, past)
-    past_alerts = _find_past_alerts(comparison, series, past, lessons)
-    # An alert resets the evidence of a trend. So does a new model, because the evidence is about
-    # the old model.
-    is_last_of_model = np.isin(np.arange(len(past)) + 1, learned.starts)
-    resets = past_alerts.firing | is_last_of_model[:, np.newaxis]
-    evidence, was_drifting = _collect_evidence(resets, lessons.steady, alpha)
-    levels = _find_accepted(past, [change for change in accepted if change.at <= findings.slot])
-    # The level of new models is accepted with their first run.
-    levels += [(start, start + 1) for start in learned.starts]
+    lessons = rule_series.read_lessons(series, model_past.runs)
+    past_alerts = _find_past_alerts(comparison, series, model_past.runs, lessons)
+    evidence, was_drifting = _collect_evidence(
+        _find_resets(past_alerts, model_past), lessons.steady, alpha
+    )
+    accepted = [change for change in accepted if change.at <= measured.slot]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
-        accepted=sorted(levels),
-        settled=_runs_of_a_new_normal(past, findings.slot),
+        accepted=_find_accepted_levels(model_past, accepted),
+        settled=_runs_of_a_new_normal(model_past.runs, measured.slot),
     )
     reference = compute_reference(
         lessons.values,
         lessons.errors,
-        phases=rule_series.find_phases(past, findings.slot),
+        phases=rule_series.find_phases(model_past.runs, measured.slot),
         alerts=past_alerts,
         side=_find_sides(series),
     )
-    expected = _build_expectations(series, figures, reference, evidence, alpha)
+    expectations = _build_expectations(series, figures, reference, evidence, alpha)
     faults = median_z_while_firing(lessons.z, past_alerts.firing)
-    notes = _describe_levels(comparison.name, past, reference, learned.note)
+    notes = _describe_levels(comparison.name, model_past.runs, reference, model_past.note)
     lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
-    usual = np.nan_to_num(find_median(lost_in_healthy))
+    usual_lost = np.nan_to_num(find_median(lost_in_healthy))
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
-    lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    lost_share_of = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     completed = []
-    for column, expectation in enumerate(expected):
+    for column, expectation in enumerate(expectations):
         if is_after_holiday and _needs_earlier_lists(series[column].rule):
             completed.append(replace(_without_limit(series[column]), note=AFTER_HOLIDAY))
             continue
         completed.append(
             replace(
                 expectation,
-                lost=lost.get(expectation.segment, 0.0),
-                usual_lost=float(usual[column]),
+                lost=lost_share_of.get(expectation.segment, 0.0),
+                usual_lost=float(usual_lost[column]),
                 note=notes[column],
                 fault=_finite(faults[column]),
             )
@@ -188,7 +184,7 @@ def compute_expectations(
 
 
 def _needs_earlier_lists(rule: SeriesRule) -> bool:
-    return isinstance(rule, CoverageRule) and rule.share.lack in OF_EARLIER_LISTS
+    return isinstance(rule, CoverageRule) and rule.share.trait in OF_EARLIER_LISTS
 
 
 @immutable
@@ -200,7 +196,7 @@ class _ModelPast:
     note: str = ""
 
 
-def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelPast:
+def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _ModelPast:
     """Select the past runs from which a run of these models can learn.
 
     All runs before the first run of the current models are selected, because they show how much
@@ -210,43 +206,45 @@ def _find_past_of_models(past: Sequence[PastRun], findings: Findings) -> _ModelP
     The first run of new models is not judged, so no run is selected. It is judged only if the
     models changed in the last run too. The second run is judged by the first.
     """
-    *models, current = _name_models(past, findings)
-    is_new_model = current not in models
-    first = len(models) if is_new_model else models.index(current)
-    rows = [row for row, names in enumerate(models) if row < first or names == current]
-    runs = [past[row] for row in rows]
-    starts = []
-    for place in range(1, len(rows)):
-        if models[rows[place]] != models[rows[place - 1]]:
-            starts.append(place)
-    if runs and is_new_model and len(runs) - 1 not in starts:
-        change = _describe_models(findings, past[-1])
+    *past_models, current = _name_models(past, measured)
+    is_new = current not in past_models
+    first_of_current = len(past_models) if is_new else past_models.index(current)
+    runs = []
+    models = []
+    for row, (run, model) in enumerate(zip(past, past_models, strict=True)):
+        if row < first_of_current or model == current:
+            runs.append(run)
+            models.append(model)
+    starts = [row for row in range(1, len(runs)) if models[row] != models[row - 1]]
+    has_changed_in_last_run = len(runs) - 1 in starts
+    if runs and is_new and not has_changed_in_last_run:
+        change = _describe_models(measured, past[-1])
         return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
     note = ""
     if starts and len(runs) - starts[-1] < SETTLED_RUNS:
         last_of_old = runs[starts[-1] - 1]
         first_of_new = runs[starts[-1]]
         since = format_instant(first_of_new.slot)
-        note = f"{NEW_NORMAL} {since}: {_describe_models(findings, last_of_old)}"
+        note = f"{NEW_NORMAL} {since}: {_describe_models(measured, last_of_old)}"
     return _ModelPast(runs=runs, starts=starts, note=note)
 
 
-def _name_models(past: Sequence[PastRun], findings: Findings) -> list[tuple[str | None, ...]]:
+def _name_models(past: Sequence[PastRun], measured: MeasuredRun) -> list[tuple[str | None, ...]]:
     """Return the names of both arms' models in each past run, and in this run, which is the last.
 
     A run without names of models gets the names of the next run that has names.
     """
     newest_first: list[tuple[str | None, ...]] = []
     names: dict[Arm, str | None] = dict.fromkeys(Arm)
-    for models in (findings.models, *(run.models for run in reversed(past))):
+    for models in (measured.models, *(run.models for run in reversed(past))):
         for arm, model in (models or {}).items():
             names[arm] = model.now or names[arm]
         newest_first.append(tuple(names.values()))
     return newest_first[::-1]
 
 
-def _describe_models(findings: Findings, before: PastRun) -> str:
-    return " and ".join(write_model_changes(findings.models, findings.slot, before.slot))
+def _describe_models(measured: MeasuredRun, run_before: PastRun) -> str:
+    return " and ".join(write_model_changes(measured.models, measured.slot, run_before.slot))
 
 
 def _find_past_alerts(
@@ -274,22 +272,32 @@ def _find_past_alerts(
     )
 
 
-def _find_accepted(
-    past: Sequence[PastRun], accepted: Iterable[Transition]
+def _find_resets(past_alerts: PastAlerts, past: _ModelPast) -> Flags:
+    """Find the runs after which the evidence of a trend is dropped, (runs, series).
+
+    These are runs with a firing alert, and the last runs of a model, because their evidence is
+    about this model.
+    """
+    is_last_of_model = np.isin(np.arange(len(past.runs)) + 1, past.starts)
+    return past_alerts.firing | is_last_of_model[:, np.newaxis]
+
+
+def _find_accepted_levels(
+    past: _ModelPast, accepted: Iterable[Transition]
 ) -> list[tuple[int, int]]:
     """Return the rows of each accepted level's first run, and of the first run after acceptance.
 
-    ``past`` is ordered by slot. A level is left out if it has no past run from before it was
-    accepted.
+    A level is left out if it has no past run from before it was accepted. The level of new models
+    is accepted with their first run.
     """
-    slots = [run.slot for run in past]
-    rows = []
+    slots = [run.slot for run in past.runs]  # oldest first
+    rows = [(start, start + 1) for start in past.starts]
     for change in accepted:
         start = bisect_left(slots, change.slot)
         following = bisect_right(slots, change.at)
         if start < following:
             rows.append((start, following))
-    return rows
+    return sorted(rows)
 
 
 def _describe_levels(
@@ -316,8 +324,8 @@ def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
 
     This is the number of runs in the last day, but at least SETTLED_RUNS and at most WINDOW.
     """
-    of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
-    return min(max(of_a_day, SETTLED_RUNS), WINDOW)
+    runs_of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
+    return min(max(runs_of_a_day, SETTLED_RUNS), WINDOW)
 
 
 def find_waiting(z: Floats) -> Flags:
@@ -355,7 +363,7 @@ def _budget_weight(rule: SeriesRule) -> float:
     if not isinstance(rule, CoverageRule):
         return SMALL_WEIGHT if _is_on_rise(rule) else 1.0
     weight = 1.0
-    if rule.share.lack in SUDDEN:
+    if rule.share.trait in SUDDEN:
         weight *= SMALL_WEIGHT
     # A fault is more likely in the candidate, because it is the arm that is being tried.
     if rule.share.arm is Arm.BASELINE:
@@ -365,7 +373,7 @@ def _budget_weight(rule: SeriesRule) -> float:
 
 def _is_on_rise(rule: SeriesRule) -> bool:
     if isinstance(rule, CoverageRule):
-        return rule.share.lack in SIMILAR
+        return rule.share.trait in SIMILAR_LISTS
     return means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 
@@ -387,14 +395,13 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
             suspects = np.where(ends, count_suspects(evidence, alpha), 0)
             age = np.arange(row, -1, -1)[:, np.newaxis]
             is_drifting[: row + 1] |= age < suspects
-        if resets[row].any():
-            # The evidence of a series that is reset starts again from 0.
-            is_open = ~resets[row]
-            evidence = TrendEvidence(
-                mass=evidence.mass * is_open,
-                rise=evidence.rise * is_open,
-                since=evidence.since * is_open,
-            )
+        # The evidence of a series that is reset starts again from 0.
+        stays = ~resets[row]
+        evidence = TrendEvidence(
+            mass=evidence.mass * stays,
+            rise=evidence.rise * stays,
+            since=evidence.since * stays,
+        )
     return evidence, is_drifting
 
 
@@ -402,20 +409,24 @@ def _build_expectations(
     series: rule_series.ManySeries,
     figures: Figures,
     reference: Reference,
-    before: TrendEvidence,
+    evidence_before: TrendEvidence,
     alpha: Floats,
 ) -> tuple[Expectation, ...]:
     """Return the expectation of each series, in the same order.
 
-    ``before`` is the evidence of drift before this run. ``alpha`` is the result of `share_out`. An
-    expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
+    ``evidence_before`` is the evidence of drift before this run. ``alpha`` is the result of
+    `share_out`. An expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy
+    runs.
     """
     values, errors = rule_series.measure_all(series, figures)
     compared = _compare_with_reference(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
-    correlation = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
+    of_series = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
+    # The segments of one rule are a group.
+    _, rule_numbers = np.unique([judged.rule.alert for judged in series], return_inverse=True)
+    correlation = raise_to_median(of_series, rule_numbers)
     steady = discount(compared.z, correlation)
-    evidence = update_evidence(before, steady).total
+    evidence = update_evidence(evidence_before, steady).total
     expectations = []
     for column, judged in enumerate(series):
         has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS
@@ -517,7 +528,7 @@ def _compare_with_reference(
     # the other users, which rises.
     is_mirrored = is_share_of_users & is_below
     counts_most_common_list = np.array(
-        [isinstance(rule, CoverageRule) and rule.share.lack is Lack.SHARED for rule in rules]
+        [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]
     )
     limits_by_angle = np.where(is_below, prediction.low, prediction.high)
     p_by_angle = np.where(is_below, p_below, p_above)

@@ -23,10 +23,10 @@ from monitor.model.memory import Memory, PastRun, to_lessons
 from monitor.model.ports import History
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, RuleKind, SimilarityRule
-from monitor.model.runs import Findings, FinishedRun, KeptLists, RunStatus, Summary
+from monitor.model.runs import FinishedRun, KeptLists, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.alert_explanations import add_explanations
-from monitor.pipeline.expectations import REMEMBERED, compute_expectations, needs_recent
+from monitor.pipeline.expectations import REMEMBERED_RUNS, compute_expectations, needs_recent
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
 
@@ -51,26 +51,26 @@ class Judgement:
     transitions: tuple[Transition, ...]
 
 
-def judge_findings(
+def judge_run(
     comparison: Comparison,
-    findings: Findings,
+    measured: MeasuredRun,
     memory: Memory,
     at: datetime,
 ) -> Judgement:
     """Judge a run at the time ``at``. The same arguments always give the same result."""
     expectations = compute_expectations(
         comparison,
-        findings,
+        measured,
         memory.past,
         memory.states,
         memory.accepted,
     )
     standstills: tuple[Standstill, ...] = ()
-    if findings.status is RunStatus.OK:
-        standstills = count_standstills(comparison, findings.arm_scores, memory.past)
+    if measured.status is RunStatus.OK:
+        standstills = count_standstills(comparison, measured.arm_scores, memory.past)
     states, transitions = evaluate_rules(
         comparison,
-        findings,
+        measured,
         memory,
         at,
         expectations=expectations,
@@ -80,7 +80,7 @@ def judge_findings(
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
     scales = ChangeScales(
         comparison=comparison,
-        summaries=findings.summaries,
+        summaries=measured.summaries,
         expectations=expectations,
         recent=memory.past if needs_recent(comparison) else (),
     )
@@ -109,11 +109,12 @@ class ChangeScales:
         """Return the changes. Those with a value also get an ``interval`` and ``normal``."""
         completed = []
         for change in changes:
-            if change.value is not None:
-                interval = self._interval(change)
-                normal = self._normal(change)
-                change = replace(change, interval=interval, normal=normal)  # noqa: PLW2901
-            completed.append(change)
+            if change.value is None:
+                completed.append(change)
+                continue
+            interval = self._interval(change)
+            normal = self._normal(change)
+            completed.append(replace(change, interval=interval, normal=normal))
         return tuple(completed)
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
@@ -135,19 +136,21 @@ class ChangeScales:
         None if neither is known.
         """
         # If the alert's rule does not learn, another rule that judges the same series is used.
-        alerts = [change.alert]
+        alerts_of_series = [change.alert]
         for rule in self.comparison.judging.rules:
             if rule.subject == (change.metric, change.statistic):
-                alerts.append(rule.alert)
-        expected = {}
-        for each in self.expectations:
-            if each.segment == change.segment and each.expected is not None:
-                expected[each.alert] = each.expected
-        for alert in alerts:
-            if alert in expected:
-                return expected[alert]
-        values = list(self._recent_values(change))
-        return math.fsum(values) / len(values) if values else None
+                alerts_of_series.append(rule.alert)
+        expected_by_alert = {}
+        for expectation in self.expectations:
+            if expectation.segment == change.segment and expectation.expected is not None:
+                expected_by_alert[expectation.alert] = expectation.expected
+        for alert in alerts_of_series:
+            if alert in expected_by_alert:
+                return expected_by_alert[alert]
+        recent_values = list(self._recent_values(change))
+        if not recent_values:
+            return None
+        return math.fsum(recent_values) / len(recent_values)
 
     def _recent_values(self, change: Transition) -> Iterator[float]:
         """Yield the values of the series in recent runs in which the alert was quiet.
@@ -194,10 +197,10 @@ def add_missing_summaries(
     for metric in metrics:
         if metric not in metrics_from_lists:
             computed += _from_scores(comparison, run, history, metric)
-    merged = {}
+    summary_by_series = {}
     for summary in (*run.summaries, *computed):
-        merged[summary.segment, summary.metric] = summary
-    summaries = tuple(merged.values())
+        summary_by_series[summary.segment, summary.metric] = summary
+    summaries = tuple(summary_by_series.values())
     lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
     return replace(run, summaries=summaries), lacking
 
@@ -208,14 +211,17 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
         # A run that measured nothing is judged as a run without data, so it lacks nothing.
         return False
     of_metric = [summary for summary in summaries if summary.metric == rule.metric]
+    if not of_metric:
+        return True
     for summary in of_metric:
+        # ``rule.segments`` is "all", "each", or the names of segments.
         if rule.segments == "all":
             is_judged = summary.segment == ALL
         else:
             is_judged = rule.segments == "each" or summary.segment in rule.segments
         if is_judged and summary.n and summary.value(str(rule.statistic)) is None:
             return True
-    return not of_metric
+    return False
 
 
 def _from_lists(
@@ -229,7 +235,7 @@ def _from_lists(
     Leaves out derived series, and metrics that need more than lists. Empty if the lists of some
     paired users were not stored.
     """
-    metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
+    metrics = [parse(name) for name in names if parse_derived(name).derived is None]
     metrics = [metric for metric in metrics if metric.need is None]
     if lists is None or run.coverage is None or not metrics:
         return ()
@@ -250,18 +256,20 @@ def _from_scores(
 
     Empty if the run has no such summary, or if the scores of some users were not stored.
     """
-    before = _find_summary(run.summaries, ALL, name)
-    if before is None:
+    stored_summary = _find_summary(run.summaries, ALL, name)
+    if stored_summary is None:
         return ()
-    stored = history.run_scores(run.id, [name])
-    scores = stored.by_metric.get(name, np.empty(0))
+    stored_scores = history.run_scores(run.id, [name])
+    scores = stored_scores.by_metric.get(name, np.empty(0))
     values = np.sort(scores[~np.isnan(scores)])
-    if len(values) != before.n:
+    if len(values) != stored_summary.n:
         return ()
-    wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
-    bounds = (before.histogram.low, before.histogram.high)
-    summary = summarize_one(ALL, name, values, bounds, wanted)
-    return (replace(summary, n_undefined=before.n_undefined),)
+    statistics = [
+        rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name
+    ]
+    bounds = (stored_summary.histogram.low, stored_summary.histogram.high)
+    summary = summarize_one(ALL, name, values, bounds, statistics)
+    return (replace(summary, n_undefined=stored_summary.n_undefined),)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -292,7 +300,7 @@ class Rejudgement:
         """
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
-        findings = Findings(
+        measured = MeasuredRun(
             slot=run.slot,
             status=run.status,
             reasons=run.reasons,
@@ -317,11 +325,11 @@ class Rejudgement:
         if not is_whole:
             rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
             comparison = replace(comparison, judging=replace(judging, rules=rules))
-        judgement = judge_findings(comparison, findings, memory, at=run.slot)
+        judgement = judge_run(comparison, measured, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(run, judgement)
-        return add_explanations(judgement.transitions, run.explanation, findings)
+        return add_explanations(judgement.transitions, run.explanation, measured)
 
     def _remember(self, run: FinishedRun, judgement: Judgement) -> None:
         """Add the judged run to the past of its configuration.
@@ -341,5 +349,5 @@ class Rejudgement:
             summaries=run.summaries if needs_recent(self.comparison) else (),
             models=run.models,
         )
-        newest = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED))
-        newest.append(past)
+        newest_runs = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))
+        newest_runs.append(past)

@@ -3,7 +3,7 @@
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Coverage, Notes
 from monitor.model.run_reasons import RunReasons
-from monitor.model.runs import Findings
+from monitor.model.runs import MeasuredRun
 from monitor.pipeline.accumulator import RunAccumulator, Subset
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.pull import SourceAnswers
@@ -17,7 +17,7 @@ class MeasuredUsers:
     - ``former`` are the lists of an earlier healthy run. Usually these are the same lists.
     """
 
-    run: Findings
+    run: MeasuredRun
     subset: Subset
     accumulator: RunAccumulator
     answers: SourceAnswers
@@ -34,7 +34,7 @@ class Measurement:
     - ``doubts`` are reasons why the noise floor is not judged.
     """
 
-    run: Findings
+    run: MeasuredRun
     coverage: Coverage
     notes: Notes
     left_out: tuple[str, ...]

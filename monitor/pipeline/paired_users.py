@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
-from monitor.model.runs import Findings
+from monitor.model.runs import MeasuredRun
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.id_spellings import explain_missing_users
@@ -21,8 +21,8 @@ class PairedUsers(SlotUsers):
         """Return the answers unchanged, because each pair belongs to both arms."""
         return answers
 
-    def measure_arms(self, users: MeasuredUsers) -> Findings:
-        """Return the findings with the arm metrics."""
+    def measure_arms(self, users: MeasuredUsers) -> MeasuredRun:
+        """Return the run with the arm metrics."""
         measuring = self.comparison.measuring
         scores = measure_arm_scores(measuring, users.subset, last=users.last, former=users.former)
         return replace(users.run, arm_scores=scores)
@@ -34,7 +34,7 @@ class PairedUsers(SlotUsers):
         subset = users.subset
         coverage = accumulator.coverage
         notes = accumulator.notes
-        left_out = [*users.answers.lacks]
+        left_out = [*users.answers.unread_inputs]
         is_temporal = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
         if is_temporal and self.memory.last_lists is None:
             left_out.append("noise_floor: no earlier run has stored its lists")

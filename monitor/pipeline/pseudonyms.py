@@ -61,7 +61,9 @@ class Pseudonyms:
             panel=replace(batch.panel, users=hidden),
             baseline=hide_pull(batch.baseline),
             candidate=hide_pull(batch.candidate),
-            again=None if batch.again is None else hide_pull(batch.again),
+            second_baseline=None
+            if batch.second_baseline is None
+            else hide_pull(batch.second_baseline),
         )
 
 

@@ -42,10 +42,10 @@ from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import split_users
 
 S = TypeVar("S")
-T = TypeVar("T")
+_T = TypeVar("_T")
 _NOTHING = Memory()
 _LEAST_TIMEOUT_S = 0.001
-GRACE_S = 2.0
+SOURCE_GRACE_S = 2.0
 """A source may take this many seconds to return after its timeout."""
 
 
@@ -54,7 +54,7 @@ class Arms:
     """The opened sources of one comparison.
 
     - ``dimensions`` are columns of the users' source. Segments are made from them.
-    - ``again`` gives the baseline's second lists, if they are the noise floor.
+    - ``second_baseline`` gives the baseline's second lists, if they are the noise floor.
     - ``joined`` joins the lists of both arms, if the run asks for all users.
     - ``on_progress`` is called with the progress of each pull.
     - ``answers_path`` returns where the answers for a slot and an arm's name are stored.
@@ -73,7 +73,7 @@ class Arms:
     weights: ports.ItemWeightSource | None = None
     relevance: ports.RelevanceSource | None = None
     titles: ports.ItemTitleSource | None = None
-    again: ports.Source | None = None
+    second_baseline: ports.Source | None = None
     joined: ports.JoinedSource | None = None
     on_progress: Callable[[PullProgress], object] = str
     answers_path: Callable[[datetime, str], str | None] = lambda *_: None
@@ -150,31 +150,32 @@ class SourceAnswers:
     - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
     - ``measured`` yields parts of the run, if the source measures users where their lists are.
       In this case ``batches`` yields nothing.
-    - ``lacks`` are sentences about inputs that could not be read.
+    - ``unread_inputs`` are sentences about inputs that could not be read.
     - ``doubts`` are reasons why the noise floor is not judged.
     - ``weights`` and ``relevance`` are also in each batch.
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
     - ``gaps`` are the seconds between the arrivals of the baseline's lists and of the candidate's
       lists or the noise floor's lists.
-    - ``scored`` is called with the scores of each batch before the next batch is read.
+    - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
-    While batches are read, ``lacks``, ``doubts``, ``seconds`` and ``gaps`` may grow. See `add`.
+    While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``gaps`` may grow. See
+    `add`.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]] = lambda _: iter(())
     measured: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
-    lacks: list[str]
+    unread_inputs: list[str]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
     seconds: dict[Arm, float] = field(default_factory=dict)
     gaps: dict[str, list[Floats]] = field(default_factory=dict)
-    scored: Callable[[Scores], object] = lambda _: None
+    on_scores: Callable[[Scores], object] = lambda _: None
     doubts: list[RunReason] = field(default_factory=list)
 
     def add(self, further: SourceAnswers) -> None:
         """Add what was found while further users were asked. Their batches are not added."""
-        _add_new(self.lacks, further.lacks)
+        _add_new(self.unread_inputs, further.unread_inputs)
         _add_new(self.doubts, further.doubts)
         for arm, seconds in further.seconds.items():
             self.seconds[arm] += seconds
@@ -182,7 +183,7 @@ class SourceAnswers:
             self.gaps.setdefault(name, []).extend(gaps)
 
 
-def _add_new(items: list[T], further: Iterable[T]) -> None:
+def _add_new(items: list[_T], further: Iterable[_T]) -> None:
     """Append the further items that are not in the list yet."""
     for item in further:
         if item not in items:
@@ -209,18 +210,18 @@ def join_all(
         max_segment_values=measuring.max_segment_values,
         shows_examples=arms.pseudonyms is None,
     )
-    deadline = Deadline.after(request.timeout_s + GRACE_S)
-    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
+    late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
-        failures = (weights.wait(deadline, late), relevance.wait(deadline, late))
-        lacks = list(filter(None, failures))
-        _add_new(lacks, joined.lacks)
-        _add_new(lacks, arms.describe(relevance.unreadable))
+        failures = (weights.wait(deadline, late_message), relevance.wait(deadline, late_message))
+        unread_inputs = list(filter(None, failures))
+        _add_new(unread_inputs, joined.unread_inputs)
+        _add_new(unread_inputs, arms.describe(relevance.unreadable))
 
         def add_unreadable() -> None:
             # What cannot be read is known only after the last user.
-            _add_new(lacks, arms.describe(joined.unreadable))
+            _add_new(unread_inputs, arms.describe(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
@@ -236,7 +237,7 @@ def join_all(
 
         answers = SourceAnswers(
             asked=joined.asked,
-            lacks=lacks,
+            unread_inputs=unread_inputs,
             weights=weights.answer,
             relevance=relevance.answer,
         )
@@ -253,8 +254,10 @@ def draw_panel(
     timeout_s: float,
 ) -> Panel:
     """Draw the panel from the list of all users. The panel has the users' real ids."""
-    late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
-    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
+    late_message = (
+        f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
+    )
+    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late_message)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
     # The panel is drawn by pseudonyms, as are the users whose lists are stored, so that both draws
@@ -273,69 +276,80 @@ def pull_all(
     timeout_s: float,
     memory: Memory = _NOTHING,
 ) -> SourceAnswers:
-    """Pull all answers at the same time, so that they can be compared."""
+    """Pull all answers at the same time, so that they can be compared.
+
+    If an arm's source fails or is late, its users count as failed, with the reason in the coverage.
+    If another source fails or is late, a sentence in ``unread_inputs`` says so.
+    """
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
-    deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
-    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
+    late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait, so that the answers are from the same moment.
     calls: dict[Arm, AskedSource[Pull]] = {}
     sources = (arms.baseline, arms.candidate)
     for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
-        of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
-        pull = methodcaller("pull", of_arm)
+        arm_request = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
+        pull = methodcaller("pull", arm_request)
         calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.reason)
     weights, relevance = _ask_extras(arms, slot)
-    of_floor = replace(
+    floor_request = replace(
         request,
         what="noise floor",
         answers_path=arms.answers_path(slot, "noise floor"),
         # A cache would return the first answer again instead of a second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
-    pull = methodcaller("pull", of_floor)
-    again: AskedSource[Pull] = AskedSource("noise_floor", arms.again, pull, arms.reason)
+    pull = methodcaller("pull", floor_request)
+    second_baseline: AskedSource[Pull] = AskedSource(
+        "noise_floor", arms.second_baseline, pull, arms.reason
+    )
     pulls = {}
     for arm, call in calls.items():
-        call.wait(deadline, late)
+        call.wait(deadline, late_message)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
-    lacks = [extra.wait(deadline, late) for extra in (weights, relevance, again)]
+    unread_inputs = [
+        extra.wait(deadline, late_message) for extra in (weights, relevance, second_baseline)
+    ]
+    unread_inputs += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
     unreadable = [*panel.unreadable, *relevance.unreadable]
-    for pull_of_arm in pulls.values():
-        unreadable += pull_of_arm.unreadable
-    unreadable += again.unreadable
+    for arm_pull in pulls.values():
+        unreadable += arm_pull.unreadable
+    unreadable += second_baseline.unreadable
     users = UserBatch(
         panel=panel,
         baseline=pulls[Arm.BASELINE],
         candidate=pulls[Arm.CANDIDATE],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=again.answer,
+        second_baseline=second_baseline.answer,
     )
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
-        users = replace(users, again=Pull(rankings=memory.last_lists.baseline, failures={}))
-    unreadable_notes = arms.describe(unreadable)
-    lacks += [describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()]
+        users = replace(
+            users, second_baseline=Pull(rankings=memory.last_lists.baseline, failures={})
+        )
     baseline = pulls[Arm.BASELINE].rankings
     candidate = pulls[Arm.CANDIDATE].rankings
     gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
-    doubt = None
-    if again.answer is not None:
-        second = again.answer.rankings
-        gaps["noise_floor"] = [gaps_between(baseline, second)]
-        if of_floor.is_uncached:
-            doubt = doubt_floor(baseline, second, memory.floor_overlaps)
-    if doubt is not None:
-        # The second lists may be copies, so there is no noise floor.
-        users = replace(users, again=None)
+    doubts = []
+    if second_baseline.answer is not None:
+        second_lists = second_baseline.answer.rankings
+        gaps["noise_floor"] = [gaps_between(baseline, second_lists)]
+        doubt = None
+        if floor_request.is_uncached:
+            doubt = doubt_floor(baseline, second_lists, memory.floor_overlaps)
+        if doubt is not None:
+            # The second lists may be copies, so there is no noise floor.
+            users = replace(users, second_baseline=None)
+            doubts.append(doubt)
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        lacks=[*filter(None, lacks), *unreadable_notes],
-        doubts=[] if doubt is None else [doubt],
+        unread_inputs=[*filter(None, unread_inputs), *arms.describe(unreadable)],
+        doubts=doubts,
         gaps=gaps,
         weights=weights.answer,
         relevance=relevance.answer,
@@ -354,16 +368,16 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # Sources ask the users in an order that is drawn from ``together``. It names the family, so the
-    # order is the same for all candidates of a baseline. The first user makes the orders of the
-    # rounds of `pull_until_certain` differ.
-    together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
+    # Sources ask the users in an order that is drawn from ``order_seed``. The seed has the family,
+    # so the order is the same for all candidates of a baseline. The seed has the first user, so
+    # that the orders of the rounds of `pull_until_certain` differ.
+    order_seed = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
         k=measuring.k,
         slot=slot,
         timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
-        together="\0".join(together),
+        together="\0".join(order_seed),
         on_progress=arms.on_progress,
         # A run that was interrupted and begins again uses stored answers, but none that are older
         # than a run may last.
@@ -371,12 +385,12 @@ def _request(
     )
 
 
-def ask_in_time(read: Callable[[], T], timeout_s: float, late: str) -> T:
-    """Ask a source. Raises SourceError with the text ``late`` if it does not answer in time."""
+def ask_in_time(read: Callable[[], _T], timeout_s: float, late_message: str) -> _T:
+    """Ask a source. If it does not answer in time, raises SourceError with ``late_message``."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
     except OverdueError:
-        raise SourceError(late, permanent=False) from None
+        raise SourceError(late_message, permanent=False) from None
 
 
 def _ask_extras(
@@ -388,7 +402,7 @@ def _ask_extras(
     )
 
 
-class AskedSource(Generic[T]):
+class AskedSource(Generic[_T]):
     """A source that is read in the background. If the source is None, there is no answer.
 
     - ``note`` says why there is no answer, and ``failure`` is the reason that the coverage counts.
@@ -399,11 +413,11 @@ class AskedSource(Generic[T]):
         self,
         what: str,
         source: S | None,
-        read: Callable[[S], T | None],
+        read: Callable[[S], _T | None],
         reason: Callable[[SourceError], str] = str,
     ) -> None:
         """Begin to read the source. ``what`` names it in texts, and ``reason`` writes an error."""
-        self.answer: T | None = None
+        self.answer: _T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE
         self.took_s = inf
@@ -413,7 +427,7 @@ class AskedSource(Generic[T]):
         if source is not None:
             self._call = BackgroundCall(partial(self._read, source, read), name=what)
 
-    def _read(self, source: S, read: Callable[[S], T | None]) -> T | None:
+    def _read(self, source: S, read: Callable[[S], _T | None]) -> _T | None:
         begun_at = time.monotonic()
         try:
             return read(source)
@@ -425,7 +439,7 @@ class AskedSource(Generic[T]):
         """The parts of the answer that could not be read."""
         return getattr(self.answer, "unreadable", ())
 
-    def wait(self, deadline: Deadline, late: str) -> str | None:
+    def wait(self, deadline: Deadline, late_message: str) -> str | None:
         """Wait for the answer. Returns a sentence if the source failed or was late, else None."""
         if self._call is None:
             return None
@@ -434,6 +448,6 @@ class AskedSource(Generic[T]):
         except SourceError as error:
             self.note = self._reason(error)
         except OverdueError:
-            self.note = late
+            self.note = late_message
             self.failure = CoverageReason.TIMEOUT
         return None if self.note is None else f"{self._what}: {self.note}"

@@ -14,7 +14,7 @@ from monitor.alerts.verdicts import Reading
 from monitor.measures.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
-from monitor.model.memory import PARTS, LessonTopic, PastRun
+from monitor.model.memory import LESSON_NUMBERS, LessonTopic, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
@@ -174,26 +174,28 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     Each run stored its figures. If the rule did not exist in that run, or measured something else,
     the figures are computed from the run's summaries.
     """
-    # The parts are those of `LessonArrays`, in the same order.
-    parts = np.full((PARTS, len(past), len(series)), np.nan)
+    # The numbers of a lesson are those of `LessonArrays`, in the same order.
+    numbers = np.full((LESSON_NUMBERS, len(past), len(series)), np.nan)
     # Runs with the same topics are copied together, because nearly all runs have the same topics.
     for topics, group in groupby(range(len(past)), lambda row: past[row].topics):
         rows = list(group)
         places, columns = _match_columns(topics, series)
         lessons = [past[row].lessons for row in rows]
-        numbers = [each.numbers for each in lessons if each is not None]
-        if numbers:
-            # The stacked numbers have the shape (PARTS, rows, columns of the lessons).
-            parts[np.ix_(range(PARTS), rows, columns)] = np.stack(numbers, axis=1)[:, :, places]
+        stored = [each.numbers for each in lessons if each is not None]
+        if stored:
+            # (LESSON_NUMBERS, rows, columns of the lessons)
+            numbers[np.ix_(range(LESSON_NUMBERS), rows, columns)] = np.stack(stored, axis=1)[
+                :, :, places
+            ]
         unknown = _find_unknown(topics, series)
         if not unknown:
             continue
         of_unknown = [series[column] for column in unknown]
         for row in rows:
-            # Only the first two parts, values and errors, can be computed from summaries.
+            # Only the first two numbers, value and error, can be computed from summaries.
             values_and_errors = measure_all(of_unknown, Figures.of(past[row].summaries))
-            parts[:2, row, unknown] = values_and_errors
-    return LessonArrays(*parts)
+            numbers[:2, row, unknown] = values_and_errors
+    return LessonArrays(*numbers)
 
 
 def _match_columns(
@@ -252,8 +254,8 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
     one column for each series.
     """
     segments = np.array([judged.segment for judged in series])
-    of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
-    spread = np.repeat(of_all, len(series), axis=1)
+    is_flagged_for_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
+    spread = np.repeat(is_flagged_for_all, len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
         in_segment = segments == segment
         spread[:, in_segment] |= flags[:, in_segment].any(axis=1, keepdims=True)

@@ -11,10 +11,10 @@ from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
 from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
-from monitor.model.runs import Claim, Findings, RunResult, RunStatus
+from monitor.model.runs import Claim, MeasuredRun, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
-from monitor.pipeline.expectations import REMEMBERED, learning_rules, needs_recent
-from monitor.pipeline.judgement import RECENT, judge_findings
+from monitor.pipeline.expectations import REMEMBERED_RUNS, learning_rules, needs_recent
+from monitor.pipeline.judgement import RECENT, judge_run
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_assessment import add_last_ok, assess_run
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
@@ -29,9 +29,10 @@ from monitor.texts.run_reasons import write_run_reasons
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """Return what a run of the slot needs from earlier runs, mostly for rules that learn."""
     rules = learning_rules(comparison)
-    runs = REMEMBERED if rules else 0
+    runs = REMEMBERED_RUNS if rules else 0
     if needs_recent(comparison):
-        # Summaries are large, so only the runs that a message averages are read.
+        # No rule learns, so only messages need earlier runs. They average the last runs' summaries,
+        # which are large, so no more of these runs are read.
         rules = comparison.judging.similarity_rules
         runs = RECENT
     return MemoryRequest(
@@ -103,13 +104,13 @@ def failed_result(
 ) -> RunResult:
     """Make the result of a failed run that measured nothing."""
     error = RunReason(kind=RunReasonKind.ERROR, text=error_text)
-    findings = Findings(
+    measured = MeasuredRun(
         slot=claim.slot,
         status=RunStatus.FAILED,
         reasons=add_last_ok((error,), memory),
         stage_seconds=stage_seconds or {},
     )
-    return _make_result(comparison, claim, memory, clock.now(), findings)
+    return _make_result(comparison, claim, memory, clock.now(), measured)
 
 
 def _make_result(
@@ -117,75 +118,75 @@ def _make_result(
     claim: Claim,
     memory: Memory,
     at: datetime,
-    findings: Findings,
+    measured: MeasuredRun,
 ) -> RunResult:
-    """Judge the findings at this time, explain the alerts, and return the run's result."""
+    """Judge the measured run at this time, explain the alerts, and return the run's result."""
     k = comparison.measuring.k
-    labels_until = _labels_until(comparison.measuring, findings)
-    judgement = judge_findings(comparison, findings, memory, at)
-    explanation = findings.explanation
+    labels_until = _labels_until(comparison.measuring, measured)
+    judgement = judge_run(comparison, measured, memory, at)
+    explanation = measured.explanation
     starts = [change for change in judgement.transitions if change.is_start]
     if starts:
         explanation = recall_fault(explanation, memory.explained, starts)
         explanation = name_similar(explanation, starts)
-    reasons = findings.reasons
+    reasons = measured.reasons
     if memory.last_ok is not None:
         changes = write_changes(
-            memory.last_ok, findings.slot, comparison.config_hash, k, findings.models
+            memory.last_ok, measured.slot, comparison.config_hash, k, measured.models
         )
-        changed = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
-        reasons = (*reasons, *changed)
-    # The run keeps all items, but messages may not show them.
-    for_messages = explanation
-    if for_messages is not None and not comparison.judging.shows_items:
-        for_messages = for_messages.without_items
+        change_reasons = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
+        reasons = (*reasons, *change_reasons)
+    # The run stores the explanation with its items, but messages may not show items.
+    shown_explanation = explanation
+    if explanation is not None and not comparison.judging.shows_items:
+        shown_explanation = explanation.without_items
     return extend(
         RunResult,
-        replace(findings, explanation=explanation, reasons=reasons),
+        replace(measured, explanation=explanation, reasons=reasons),
         claim=claim,
         reason=write_run_reasons(reasons) or None,
         finished_at=at,
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, for_messages, findings),
+        transitions=add_explanations(judgement.transitions, shown_explanation, measured),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=labels_until,
     )
 
 
-def _labels_until(measuring: MeasuringPlan, findings: Findings) -> datetime | None:
+def _labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime | None:
     """Return until when later runs measure relevance that arrives for this slot.
 
     None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
     """
-    within = measuring.relevance_within
-    if findings.status is not RunStatus.OK or not within or not relevance_metrics(measuring):
+    relevance_within = measuring.relevance_within
+    if measured.status is not RunStatus.OK or not relevance_metrics(measuring):
         return None
-    return findings.slot + within
+    return measured.slot + relevance_within if relevance_within else None
 
 
-def _keep_storable(comparison: Comparison, measured: Findings) -> Findings:
-    """Return the part of the findings that a run with this status stores.
+def _keep_storable(comparison: Comparison, run: MeasuredRun) -> MeasuredRun:
+    """Return the part of the measured run that a run with this status stores.
 
     Nothing is stored of segments in which too few users were compared (thin segments).
     """
-    if measured.status is RunStatus.FAILED:
+    if run.status is RunStatus.FAILED:
         # A failed run compared no users, so it has no results.
-        measured = replace(measured, summaries=(), arm_scores=())
-    if measured.status is not RunStatus.OK:
+        run = replace(run, summaries=(), arm_scores=())
+    if run.status is not RunStatus.OK:
         # To compare lists, to measure relevance and to explain drops, later runs use only ok runs.
-        measured = replace(measured, lists=None, is_labelled=False, split=None, explanation=None)
-    thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
-    lists = measured.lists
+        run = replace(run, lists=None, is_labelled=False, split=None, explanation=None)
+    thin = thin_segments(run.coverage, comparison.judging.min_paired_share)
+    lists = run.lists
     if lists is not None:
         # Relevance that arrives later is not measured in thin segments either.
-        thick = {name: rows for name, rows in lists.segments.items() if name not in thin}
-        lists = replace(lists, segments=thick)
+        segments = {name: rows for name, rows in lists.segments.items() if name not in thin}
+        lists = replace(lists, segments=segments)
     return replace(
-        measured,
-        summaries=tuple(row for row in measured.summaries if row.segment not in thin),
-        arm_scores=tuple(row for row in measured.arm_scores if row.segment not in thin),
+        run,
+        summaries=tuple(summary for summary in run.summaries if summary.segment not in thin),
+        arm_scores=tuple(score for score in run.arm_scores if score.segment not in thin),
         lists=lists,
     )

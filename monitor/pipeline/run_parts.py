@@ -32,7 +32,7 @@ from monitor.model.rankings import (
     UserBatch,
 )
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
-from monitor.model.runs import Findings, Scores
+from monitor.model.runs import MeasuredRun, Scores
 
 _EXAMPLES = 5
 """A note names at most this many example users."""
@@ -99,12 +99,12 @@ class RunPart:
         # The sum of hashes does not depend on the order of the users.
         self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
 
-    def find_facts(self, slot: datetime, configured_size: int | None) -> Findings:
+    def find_facts(self, slot: datetime, configured_size: int | None) -> MeasuredRun:
         """Return the facts that follow from all users, for paired and for unpaired runs.
 
         ``configured_size`` is the configured size of the catalogue.
         """
-        return Findings(
+        return MeasuredRun(
             slot=slot,
             catalogue_size=max(configured_size or 0, self.listed.count) or None,
             input_hash=f"{self.input_hash % 2**64:016x}",
@@ -120,9 +120,9 @@ class RunPart:
 
     def add_note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
         """Note why these users have no list. The text that was noted first stays."""
-        earlier = self.notes.get((arm, reason), CoverageNote(text=text))
-        examples = nsmallest(_EXAMPLES, (*earlier.users, *users))
-        self.notes[arm, reason] = replace(earlier, users=tuple(examples))
+        earlier_note = self.notes.get((arm, reason), CoverageNote(text=text))
+        examples = nsmallest(_EXAMPLES, (*earlier_note.users, *users))
+        self.notes[arm, reason] = replace(earlier_note, users=tuple(examples))
 
 
 def counts_of(coverage: Coverage) -> CoverageCounts:

@@ -20,7 +20,7 @@ from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 
 HELD_USERS = 1_000_000
 """Memory has the scores of at most this many users. If there are more, a spool stores them."""
-_BLOCK_USERS = 100_000
+_USERS_OF_BLOCK = 100_000
 """The number of users in one block of scores."""
 
 
@@ -36,7 +36,7 @@ def name_stored_series(scores: Scores, arm: Arm | None = None) -> Scores:
         if arm is not None:
             by_metric[SELF_SERIES[arm].of(name)] = values
             by_metric[SELF_SERIES[arm.other].of(name)] = np.full(len(values), np.nan)
-        elif parse_derived(name)[0] is not DerivedMetric.FLOOR:
+        elif parse_derived(name).derived is not DerivedMetric.FLOOR:
             by_metric[name] = values
     if arm is not None:
         by_metric = dict(sorted(by_metric.items()))
@@ -77,7 +77,7 @@ class RunScores:
             by_metric = {}
             for name, values in block.by_metric.items():
                 # The series that are derived from a failed metric are left out too.
-                if parse_derived(name)[1] not in self.failed:
+                if parse_derived(name).metric not in self.failed:
                     by_metric[name] = values
             yield replace(block, by_metric=by_metric)
 
@@ -90,8 +90,8 @@ class RunScores:
         if rows is not None:  # the users were not in order
             scores = take_rows(scores, rows)
         self._held = [scores]
-        for start in range(0, len(scores.users), _BLOCK_USERS):
-            yield take_rows(scores, slice(start, start + _BLOCK_USERS))
+        for start in range(0, len(scores.users), _USERS_OF_BLOCK):
+            yield take_rows(scores, slice(start, start + _USERS_OF_BLOCK))
 
     def close(self) -> None:
         """Free the memory of the scores, and delete the spool."""

@@ -12,10 +12,10 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
-from monitor.model.statistics import OUTCOMES, DerivedMetric, Statistic, parse_derived
+from monitor.model.statistics import OUTCOME_SERIES, DerivedMetric, Statistic, parse_derived
 from monitor.statistics.unpaired.far_lists import far_share
 
-_LACK_WORDS = {
+_MISSING_INPUTS = {
     Need.SCORES: "neither arm gives scores",
     Need.ITEM_WEIGHTS: "the weights of items are not known",
 }
@@ -50,12 +50,12 @@ def score_pairs(
     for metric in map(parse, measuring.metrics):
         if can_score(metric, pairing.batch):
             metrics.append(metric)
-        elif metric.need in _LACK_WORDS:
+        elif metric.need in _MISSING_INPUTS:
             # Metrics that need relevance are not reported, because relevance may arrive later.
             unscored.setdefault(metric.need, []).append(str(metric))
     left_out = []
     for need, names in unscored.items():
-        left_out.append(f"{', '.join(names)} not measured, because {_LACK_WORDS[need]}")
+        left_out.append(f"{', '.join(names)} not measured, because {_MISSING_INPUTS[need]}")
     floor = _measure_floor(users, pairing, k, metrics, failed)
     by_metric = score_all(pairing.batch, metrics, failed=failed)
     bounds = score_ranges(metrics, k)
@@ -87,10 +87,10 @@ def summarize_scores(
 
 def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statistic]]:
     """Return the statistics that the rules need, by metric or derived series."""
-    wanted: dict[str, list[Statistic]] = {}
+    statistics_by_series: dict[str, list[Statistic]] = {}
     for rule in rules:
-        wanted.setdefault(rule.metric, []).append(rule.statistic)
-    return wanted
+        statistics_by_series.setdefault(rule.metric, []).append(rule.statistic)
+    return statistics_by_series
 
 
 def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
@@ -99,17 +99,17 @@ def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     An unpaired run scores metrics, and derives gaps from their statistics. So the statistics of
     gaps are those of the metrics, and far gaps need shares of far lists.
     """
-    wanted = wanted_statistics(comparison.judging.similarity_rules)
+    statistics_by_series = wanted_statistics(comparison.judging.similarity_rules)
     if comparison.measuring.unpaired is None:
-        return wanted
-    of_metrics: dict[str, list[Statistic]] = {}
-    for name, statistics in wanted.items():
-        of_metrics.setdefault(parse_derived(name)[1], []).extend(statistics)
+        return statistics_by_series
+    statistics_by_metric: dict[str, list[Statistic]] = {}
+    for name, statistics in statistics_by_series.items():
+        statistics_by_metric.setdefault(parse_derived(name).metric, []).extend(statistics)
     for metric in map(parse, comparison.measuring.metrics):
-        far = far_share(metric)
-        if far is not None:
-            of_metrics.setdefault(str(metric), []).append(far)
-    return of_metrics
+        far_statistic = far_share(metric)
+        if far_statistic is not None:
+            statistics_by_metric.setdefault(str(metric), []).append(far_statistic)
+    return statistics_by_metric
 
 
 def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
@@ -139,7 +139,7 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
         # A rule on a derived series needs the metric from which the series is derived.
-        name = parse_derived(rule.metric)[1]
+        name = parse_derived(rule.metric).metric
         if name in by_name:
             return by_name[name]
     return metrics[0] if metrics else None
@@ -173,7 +173,7 @@ def means_too_similar(metric: str, statistic: str, direction: Direction) -> bool
     ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.
     """
     derived, _ = parse_derived(metric)
-    if derived in OUTCOMES:
+    if derived in OUTCOME_SERIES:
         return False
     return direction is not drift_direction(metric, Statistic.parse(statistic))
 
@@ -191,18 +191,21 @@ def _measure_floor(
     that need relevance are left out. So are metrics that need scores or weights if one of the lists
     has none. The result is empty if there are no second lists.
     """
-    if users.again is None:
+    if users.second_baseline is None:
         return {}
-    again = pair_users(users.panel, users.baseline, users.again, k, item_weights=users.weights)
-    usable = [metric for metric in metrics if can_score(metric, again.batch)]
+    floor_pairing = pair_users(
+        users.panel, users.baseline, users.second_baseline, k, item_weights=users.weights
+    )
+    usable = [metric for metric in metrics if can_score(metric, floor_pairing.batch)]
     if not usable:
         return {}
-    scores = score_all(again.batch, usable, failed=failed)
+    scores = score_all(floor_pairing.batch, usable, failed=failed)
     floor = {}
     for name, values in scores.items():
-        # The two pairings leave out different users. So the scores are first put in panel order.
+        # The two pairings leave out different users, so their rows differ. The scores are put in
+        # the order of the panel first.
         by_panel_row = np.full(len(users.panel), np.nan)
-        by_panel_row[again.panel_rows] = values
+        by_panel_row[floor_pairing.panel_rows] = values
         floor[name] = by_panel_row[pairing.panel_rows]
     return floor
 
@@ -224,9 +227,10 @@ def _add_floor(
         low, high = bounds[name]
         # If the excess is above 0, the candidate is farther from the baseline than the baseline's
         # second lists.
-        excess = scores[name] - floor[name]
         if metric.higher_is_more_alike:
             excess = floor[name] - scores[name]
+        else:
+            excess = scores[name] - floor[name]
         scores[DerivedMetric.FLOOR.of(name)] = floor[name]
         bounds[DerivedMetric.FLOOR.of(name)] = low, high
         # The excess is the difference of two scores.

@@ -55,8 +55,8 @@ class SharedAnswers:
             candidate=share(arms.candidate, candidate_name),
             users=share(arms.users, "users"),
         )
-        if arms.again is not None:
-            shared = replace(shared, again=share(arms.again, "again"))
+        if arms.second_baseline is not None:
+            shared = replace(shared, second_baseline=share(arms.second_baseline, "again"))
         return shared
 
     def _take(

@@ -6,7 +6,7 @@ from math import isfinite
 
 import numpy as np
 
-from monitor.measures.kernels.exposure import compact_codes
+from monitor.measures.kernels.item_codes import compact_codes
 from monitor.measures.metrics import Metric
 from monitor.model.arrays import Codes, Hashes, Rows
 from monitor.model.explanation import CLEAR_DROP, Explanation, FaultKind, Finding
@@ -14,19 +14,19 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
 from monitor.model.runs import Summary
 from monitor.model.statistics import DerivedMetric
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.run_explanation import SHOWN_ITEMS
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.decomposition import compare_exposure
 from monitor.statistics.attribution.faults import find_fault
-from monitor.statistics.attribution.hypotheses import Scene
+from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
-from monitor.statistics.unpaired.exposure import find_shifted
+from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.texts.unpaired import write_unpaired
 
-PERSISTENCE = 0.9
+RBO_PERSISTENCE = 0.9
 """The parameter p of the RBO between users of different arms."""
 KEPT = 0.5
 """The candidate is stale if at least this share of its users get the same list as before.
@@ -61,18 +61,18 @@ class DividedSubset:
 
 
 def add_differences(
-    findings: UnpairedFindings, users: DividedSubset, k: int, hashes: Hashes
-) -> UnpairedFindings:
+    results: UnpairedResults, users: DividedSubset, k: int, hashes: Hashes
+) -> UnpairedResults:
     """Add how the lists of the arms differ. ``hashes`` are random numbers of the subset's users."""
     batch = users.subset.pairing.batch
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
-    between = []
+    excesses = []
     for segment in users.segments:
         baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
         candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
-        excess = between_excess(baseline, candidate, PERSISTENCE, segment)
+        excess = between_excess(baseline, candidate, RBO_PERSISTENCE, segment)
         if isfinite(excess.excess):
-            between.append(excess)
+            excesses.append(excess)
     baseline = _count_lists(now[users.rows(Arm.BASELINE)], k)
     candidate = _count_lists(now[users.rows(Arm.CANDIDATE)], k)
 
@@ -82,9 +82,9 @@ def add_differences(
     is_candidate = np.zeros(len(batch), dtype=bool)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     return replace(
-        findings,
-        between=tuple(between),
-        items=find_shifted(baseline, candidate, name),
+        results,
+        between=tuple(excesses),
+        items=find_moved_items(baseline, candidate, name),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=compare_before(before, is_candidate, hashes),
     )
@@ -100,7 +100,7 @@ def explain_unpaired(
     users: DividedSubset,
     metric: Metric | None,
     summaries: Sequence[Summary],
-    findings: UnpairedFindings,
+    results: UnpairedResults,
 ) -> Explanation | None:
     """Say which arm's users moved farther from their lists of before, and what happened to them.
 
@@ -133,7 +133,7 @@ def explain_unpaired(
     )
     return Explanation(
         metric=series,
-        sentence=write_unpaired(finding, amounts, segment, findings.excess, is_clear=is_clear),
+        sentence=write_unpaired(finding, amounts, segment, results.excess, is_clear=is_clear),
         segment=segment,
         now=amounts[ALL],
         gained=shift.gained,
@@ -148,16 +148,16 @@ def explain_unpaired(
 
 def _leading_segment(gaps: Mapping[str, Summary]) -> str:
     """Return the segment whose gap differs most from that of all users, or ``all``."""
-    of_all = gaps[ALL].mean or 0.0
-    sign = -1.0 if of_all < 0 else 1.0
+    gap_of_all = gaps[ALL].mean or 0.0
+    sign = -1.0 if gap_of_all < 0 else 1.0
     leader = ALL
-    largest = LEADS
+    largest_excess = LEADS
     for segment, gap in gaps.items():
         if gap.standard_error:
-            excess = sign * ((gap.mean or 0.0) - of_all) / gap.standard_error
-            if excess > largest:
+            excess = sign * ((gap.mean or 0.0) - gap_of_all) / gap.standard_error
+            if excess > largest_excess:
                 leader = segment
-                largest = excess
+                largest_excess = excess
     return leader
 
 
@@ -207,15 +207,15 @@ def _find_kept(users: DividedSubset) -> Finding | None:
     # The baseline's side of each pair is the list of before. There is at least one pair, because
     # `_find_fault` looks for faults only if both arms have users.
     pairs = users.subset.pairing.batch.take(users.rows(Arm.CANDIDATE))
-    kept = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
-    if kept < KEPT * len(pairs):
+    kept_lists = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
+    if kept_lists < KEPT * len(pairs):
         return None
     return Finding(
         kind=FaultKind.STALE,
         arms=(Arm.CANDIDATE,),
         segment=ALL,
-        segment_share=kept / len(pairs),
-        users=kept,
+        segment_share=kept_lists / len(pairs),
+        users=kept_lists,
         compared=len(pairs),
         detail={"of_before": 1.0},
     )

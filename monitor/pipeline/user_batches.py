@@ -12,17 +12,18 @@ from monitor.measures.summaries import rows_of_segments
 from monitor.model.arrays import Ids, Rows
 from monitor.model.rankings import Panel, Pull, RankingTable, UserBatch
 
-_FEWEST = 10_000
-_MOST = 50_000
-_ITEMS_AT_ONCE = 1_000_000
+_FEWEST_USERS = 10_000
+_MOST_USERS = 50_000
+_MOST_ITEMS = 1_000_000
 
 
 def users_at_once(k: int) -> int:
     """Return how many users are compared at once, so that memory does not grow with users or k.
 
-    They have about `_ITEMS_AT_ONCE` items in each arm, but `_FEWEST` to `_MOST` users are compared.
+    They have about `_MOST_ITEMS` items in each arm, but `_FEWEST_USERS` to `_MOST_USERS` users are
+    compared.
     """
-    return max(_FEWEST, min(_MOST, _ITEMS_AT_ONCE // k))
+    return max(_FEWEST_USERS, min(_MOST_USERS, _MOST_ITEMS // k))
 
 
 def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
@@ -43,14 +44,16 @@ def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]
     """Yield one batch for each part. A part is an array of positions in the panel."""
     baseline = _PanelPull(users.panel, users.baseline)
     candidate = _PanelPull(users.panel, users.candidate)
-    again = None if users.again is None else _PanelPull(users.panel, users.again)
+    second_baseline = (
+        None if users.second_baseline is None else _PanelPull(users.panel, users.second_baseline)
+    )
     for positions in parts:
         yield replace(
             users,
             panel=cut_panel(users.panel, positions),
             baseline=baseline.take(positions),
             candidate=candidate.take(positions),
-            again=None if again is None else again.take(positions),
+            second_baseline=None if second_baseline is None else second_baseline.take(positions),
         )
 
 
@@ -75,13 +78,14 @@ class _PanelPull:
     def __init__(self, panel: Panel, pull: Pull) -> None:
         self._pull = pull
         # These are found once for all batches. For each user of the panel, they have the row of the
-        # user's list and the index of the user among the failures, -1 if there is none.
+        # user's list, and the place of the user in ``_failed_users``. -1 if there is none.
         self._rows = find_users(panel.users, pull.rankings.users)
         self._failed_users = list(pull.failures)
-        self._failed_rows = np.full(len(panel), -1, dtype=np.intp)
+        self._failed_places = np.full(len(panel), -1, dtype=np.intp)
         if self._failed_users:  # if not, no index is made, because it is expensive
             positions = panel.users.get_indexer(pd.Index(self._failed_users, dtype="str"))
-            self._failed_rows[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
+            is_in_panel = positions >= 0
+            self._failed_places[positions[is_in_panel]] = np.flatnonzero(is_in_panel)
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
@@ -90,8 +94,8 @@ class _PanelPull:
         Only the first call returns the versions of the model.
         """
         rows = self._rows[positions]
-        failed_rows = self._failed_rows[positions]
-        failed_users = [self._failed_users[row] for row in failed_rows[failed_rows >= 0]]
+        places = self._failed_places[positions]
+        failed_users = [self._failed_users[place] for place in places[places >= 0]]
         # Only the first batch gets the versions, so that the users are counted once.
         versions = self._versions
         self._versions = {}

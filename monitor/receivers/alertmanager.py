@@ -21,10 +21,13 @@ from monitor.receivers.message.identity import alert_annotations, alert_labels, 
 from monitor.receivers.message.safe_text import clean, page_url
 from monitor.receivers.receiver_options import HttpReceiverEntry, ReceiverName, Url, without_path
 
-PATH = "/api/v2/alerts"
+ALERTS_PATH = "/api/v2/alerts"
 
 _PeerUrl = Annotated[
-    Url, without_path(PATH, "write http://host:9093, followed by the path prefix if there is one")
+    Url,
+    without_path(
+        ALERTS_PATH, "write http://host:9093, followed by the path prefix if there is one"
+    ),
 ]
 _are_once = must(
     lambda urls: 0 < len(urls) == len(set(urls)), "list at least one peer, and no peer twice"
@@ -166,7 +169,7 @@ class Alertmanager(HttpReceiver):
     """One peer of Alertmanager."""
 
     def __init__(self, options: AlertmanagerOptions, name: str, *, external_url: str) -> None:
-        url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + PATH
+        url = options.urls[options.names("alertmanager").index(name)].rstrip("/") + ALERTS_PATH
         # Alertmanager itself groups, inhibits and repeats alerts. But it ends an alert that is not
         # sent again for some time.
         treatment = Treatment(

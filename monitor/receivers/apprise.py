@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _SILENT = logging.CRITICAL + 1
 
 _SUCCESS = "success"
-_NEVER_SENT = frozenset({"nomatch"})
+_NEVER_SENT_ENDS = frozenset({"nomatch"})
 
 
 def open_service(name: str, url: str) -> apprise.Apprise:
@@ -165,7 +165,7 @@ class AppriseReceiver(BaseReceiver):
             f"{self.name}: {ended}; {accepted} of {len(names)} services have the message: "
             "rankwatch will try again",
             permanent=False,
-            may_be_known=accepted > 0 or not _NEVER_SENT.issuperset(failed.values()),
+            may_be_known=accepted > 0 or not _NEVER_SENT_ENDS.issuperset(failed.values()),
             of_message=message.picture is not None,
         )
 

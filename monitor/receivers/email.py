@@ -55,7 +55,7 @@ _COLOURS = {
 PORTS = {"starttls": 587, "implicit": 465, "none": 25}
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _ADDRESS = rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*$"
-_HOST = r"^[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$"
+_HOST_PATTERN = r"^[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$"
 
 MailAddress = Annotated[str, Field(pattern=_ADDRESS, max_length=254)]
 
@@ -75,7 +75,7 @@ _is_plain = must(_is_printable, "must be printable ASCII text on one line")
 class EmailOptions(ReceiverEntry):
     """Send an email over SMTP."""
 
-    host: str = Field(pattern=_HOST, examples=["smtp.example.com"])
+    host: str = Field(pattern=_HOST_PATTERN, examples=["smtp.example.com"])
     """The host name of the mail server, without a port."""
     port: int | None = Field(None, ge=1, le=65535)
     """The port of the mail server (default: 587; with `tls: implicit` 465; with `tls: none` 25)."""

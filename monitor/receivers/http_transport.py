@@ -27,7 +27,7 @@ VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, U
 """The errors that requests, urllib3 and the standard library raise if there is no answer."""
 _PIECE_BYTES = 16 * 1024
 _MAX_ANSWER_BYTES = 256 * 1024
-MAX_BODY_BYTES = 16 * 1024
+MAX_ANSWER_BYTES = 16 * 1024
 """The largest number of bytes that are used of the body of an answer."""
 
 
@@ -111,7 +111,7 @@ def _read_body(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
     size = 0
     try:
         while piece := raw.read1(8192, decode_content=False):
-            beginning += piece[: MAX_BODY_BYTES - len(beginning)]
+            beginning += piece[: MAX_ANSWER_BYTES - len(beginning)]
             size += len(piece)
             if size > _MAX_ANSWER_BYTES or deadline.is_past:
                 return None

@@ -31,7 +31,7 @@ from monitor.model.ports import Receiver
 
 # Shorter than the lease of a delivery, so that two daemons never send the same delivery at once.
 LONGEST_TIMEOUT = timedelta(seconds=30)
-GRACE_S = 1.0
+PLUGIN_GRACE_S = 1.0
 """How much longer than a plugin's time-out rankwatch waits, because the plugin should end first."""
 
 
@@ -189,7 +189,7 @@ class _PluginReceiver:
         self.name = name
         self.treatment = opening.run(lambda: replace(self._opened.treatment))
         self._guard = Guard(f"{name}: {who}", DeliveryError, permanent=False, may_be_known=True)
-        self._timeout_s = entry.timeout.total_seconds() + GRACE_S
+        self._timeout_s = entry.timeout.total_seconds() + PLUGIN_GRACE_S
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Deliver this message. Raises DeliveryError if the plugin did not accept it."""

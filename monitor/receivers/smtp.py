@@ -26,7 +26,7 @@ from monitor.model.immutable import immutable
 from monitor.receivers.network_failures import failure_reason
 
 _READY = 220
-_ACCEPTED = 2  # the first digit of a code that means success
+_SUCCESS_DIGIT = 2  # the first digit of a code that means success
 _CLOSING = 421
 _PERMANENT = 500
 _QUIT_S = 1.0
@@ -176,7 +176,7 @@ class SmtpClient:
         refused: dict[str, SmtpRefusal] = {}
         for address in to:
             code, text = connection.rcpt(address)
-            if code // 100 != _ACCEPTED:
+            if code // 100 != _SUCCESS_DIGIT:
                 refused[address] = SmtpRefusal(code, text)
             if code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
@@ -190,7 +190,7 @@ class SmtpClient:
     def _require(
         self, answer: tuple[int, bytes | str], step: str, *, of_message: bool = False
     ) -> None:
-        if answer[0] // 100 != _ACCEPTED:
+        if answer[0] // 100 != _SUCCESS_DIGIT:
             raise self._refusal(SmtpRefusal(*answer), step, of_message=of_message)
 
     def _refusal(

@@ -30,11 +30,11 @@ from monitor.receivers.receiver_options import (
     repeating_treatment,
 )
 
-SIGNATURE = "X-Rankwatch-Signature"
+SIGNATURE_HEADER = "X-Rankwatch-Signature"
 TIMESTAMP = "X-Rankwatch-Timestamp"
 _TOLERANCE = timedelta(minutes=5)
 _NO_END = "0001-01-01T00:00:00Z"
-MAX_BYTES = 16_000
+MAX_WEBHOOK_BYTES = 16_000
 
 
 class WebhookOptions(HttpReceiverEntry):
@@ -79,14 +79,14 @@ def verify_signature(
     # Twelve digits are enough until the year 33658.
     if re.fullmatch("[0-9]{1,12}", timestamp) is None:
         return False
-    signature = headers.get(SIGNATURE.lower(), "").encode("utf-8", "replace")
+    signature = headers.get(SIGNATURE_HEADER.lower(), "").encode("utf-8", "replace")
     is_signed = hmac.compare_digest(signature, sign(secret, timestamp, body).encode())
     is_fresh = abs(now.timestamp() - int(timestamp)) <= tolerance.total_seconds()
     return is_signed and is_fresh
 
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
-    """The body of the request, with at most `MAX_BYTES` bytes."""
+    """The body of the request, with at most `MAX_WEBHOOK_BYTES` bytes."""
     acknowledgements = {}
     for change in message.changes:
         if change.is_acknowledgement:
@@ -114,10 +114,10 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
     if message.is_update:
         body["is_update"] = True
     body["alerts"] = []
-    body["alerts"] = _fit_alerts(alerts, MAX_BYTES - _size(body))
+    body["alerts"] = _fit_alerts(alerts, MAX_WEBHOOK_BYTES - _size(body))
     body["truncatedAlerts"] = len(alerts) - len(body["alerts"])
     common = _common([alert["annotations"] for alert in body["alerts"]])
-    if _size(common) + _size(body) <= MAX_BYTES:
+    if _size(common) + _size(body) <= MAX_WEBHOOK_BYTES:
         body["commonAnnotations"] = common
     return body
 
@@ -235,5 +235,5 @@ class Webhook(HttpReceiver):
         for header, secret in options.headers.items():
             headers[header] = secret.get_secret_value()
         if options.secret is not None:
-            headers[SIGNATURE] = sign(options.secret.get_secret_value(), timestamp, body)
+            headers[SIGNATURE_HEADER] = sign(options.secret.get_secret_value(), timestamp, body)
         self._post_bytes(body, headers, now)

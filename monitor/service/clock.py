@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from monitor.model.instants import utc_now
 
-SKEW = timedelta(seconds=30)
+MAX_CLOCK_SKEW = timedelta(seconds=30)
 """The largest accepted difference between the clocks of two machines."""
 LEAST_JUMP = timedelta(seconds=5)
 """A smaller jump is ignored. Leap seconds, small corrections or a slow loop can cause it."""

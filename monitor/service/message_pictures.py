@@ -21,7 +21,7 @@ from monitor.alerts.leading_changes import weight_of
 from monitor.boundary.deadline import call_in_time
 from monitor.boundary.foreign_errors import describe_error
 from monitor.charts.svg import element, read_style
-from monitor.charts.time_chart import HEIGHT, LEFT, WIDTH
+from monitor.charts.time_chart import CHART_HEIGHT, CHART_WIDTH, PLOT_LEFT
 from monitor.model.notifications import Message
 from monitor.model.ports import Store
 from monitor.service.clock import SystemClock
@@ -31,7 +31,7 @@ from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import series_chart
 from monitor.web.pages.site import PageRequest, Site
 
-PATIENCE_S = 5.0
+PICTURE_WAIT_S = 5.0
 """How long a message waits for its picture."""
 REST_S = 300.0
 """The pause after a failure. It is long, because many alerts may fire at the same time."""
@@ -76,7 +76,7 @@ class MessagePictures:
             return None
         try:
             draw = partial(self._draw, message)
-            return call_in_time(draw, timedelta(seconds=PATIENCE_S), name="picture")
+            return call_in_time(draw, timedelta(seconds=PICTURE_WAIT_S), name="picture")
         except Exception as error:  # noqa: BLE001 - the message matters more
             self._again_at_s = time.monotonic() + REST_S
             log.warning(
@@ -106,11 +106,11 @@ class MessagePictures:
         title = element(
             "text",
             f"{page.metric} of {page.segment[:40]}, {name}",
-            x=LEFT,
+            x=PLOT_LEFT,
             y=24,
             class_="head",
         )
-        chart = element("svg", series_chart(page), y=34, width=WIDTH, height=HEIGHT)
+        chart = element("svg", series_chart(page), y=34, width=CHART_WIDTH, height=CHART_HEIGHT)
         with self._drawing:
             return _draw_png(title, chart)
 
@@ -132,14 +132,14 @@ def _draw_png(*parts: Markup) -> bytes:
         style,
         *parts,
         xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {WIDTH:g} {HEIGHT + 34:g}",
+        viewBox=f"0 0 {CHART_WIDTH:g} {CHART_HEIGHT + 34:g}",
     )
     command = [sys.executable, "-P", "-c", _TO_PNG]
     done = subprocess.run(  # noqa: S603
         command,
         input=svg.encode(),
         capture_output=True,
-        timeout=PATIENCE_S,
+        timeout=PICTURE_WAIT_S,
         check=False,
     )
     if done.returncode:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # because importing prometheus_client is slow
     from monitor.receivers.pings import RunPings
     from monitor.storage import SqlStore
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 STORING = timedelta(minutes=5)
 """How long a run keeps its claim after its deadline, to store its result."""
@@ -112,7 +112,7 @@ def select_watched(
     return tuple(selected)
 
 
-def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
+def pick_comparison(comparisons: Mapping[str, _T], name: str) -> _T:
     """Return the comparison with this name. Raises ConfigError if there is none."""
     if name not in comparisons:
         raise ConfigError(f"no comparison named {name!r}: choose one of {', '.join(comparisons)}")
@@ -416,7 +416,7 @@ class Runner:
         for ping in self.pings:
             ping.run_finished(claim, failure)
 
-    def patiently(self, call: Callable[[], T]) -> T:
+    def patiently(self, call: Callable[[], _T]) -> _T:
         """Call the function. If the database does not answer, retry for ``patience_s`` seconds."""
 
         def may_pass(error: Exception) -> bool:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, PrivateAttr, SecretStr
 
 from monitor.alerts.notification_policy import Matcher
-from monitor.boundary.files import describe_exposure, read_bounded
+from monitor.boundary.files import describe_readers, read_bounded
 from monitor.boundary.options import ConfigPath, Duration, Options, readable_by
 from monitor.model.retention import Cutoffs, DataKind
 from monitor.receivers import PingOptions, ReceiverOptions
@@ -80,12 +80,12 @@ class PrivacyOptions(Options):
             yield "give users: hmac and key_file together, or neither"
 
     @property
-    def exposure(self) -> str | None:
+    def key_warning(self) -> str | None:
         """A warning if every account of this machine may read the key. Otherwise None."""
         path = self.key_file
         if path is None:
             return None
-        return describe_exposure(path, "can identify users", f"chmod go= {path}")
+        return describe_readers(path, "can identify users", f"chmod go= {path}")
 
 
 class RetentionOptions(Options):

@@ -11,12 +11,12 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import Keep
 from monitor.model.statistics import (
     CHURN,
+    MEASURED_TRAITS,
     OF_BOTH_ARMS,
     OF_EARLIER_LISTS,
-    TRAITS,
     CoverageShare,
     DerivedMetric,
-    Lack,
+    ListTrait,
 )
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import (
@@ -29,32 +29,32 @@ from monitor.statistics.unpaired.far_lists import far_share
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.
-_OTHERS = 2
+_OTHER_METRICS = 2
 # An alert on a drop or jump resolves after this many good runs, so that an intermittent fault is
 # one alert. An alert on a trend or a frozen arm resolves with the first good run. For a trend two
 # good runs would take long, because half of the healthy runs are worse than expected. A frozen arm
 # whose lists change once is no longer frozen.
 _RESOLVE_AFTER = 2
 # Each cause has one rule, so that users without a list cause only one alert.
-_LACKS = {
-    "MissingLists": Lack.MISSING,
-    "EmptyLists": Lack.EMPTY,
-    "ShortLists": Lack.SHORT,
-    "DuplicatedLists": Lack.DUPLICATED,
-    "FailedLists": Lack.FAILED,
-    "SharedList": Lack.SHARED,
-    "StaleLists": Lack.UNCHANGED,
-    "ExposureJump": Lack.EXPOSURE,
-    "ShiftedLists": Lack.SHIFTED,
-    "TopReversed": Lack.REVERSED,
-    "FirstItemDiffers": Lack.FIRST_DIFFERS,
-    "IdenticalLists": Lack.IDENTICAL,
-    "UsersAlike": Lack.ALIKE,
-    "InterleavedLists": Lack.INTERLEAVED,
+_TRAIT_OF_RULE = {
+    "MissingLists": ListTrait.MISSING,
+    "EmptyLists": ListTrait.EMPTY,
+    "ShortLists": ListTrait.SHORT,
+    "DuplicatedLists": ListTrait.DUPLICATED,
+    "FailedLists": ListTrait.FAILED,
+    "SharedList": ListTrait.SHARED,
+    "StaleLists": ListTrait.UNCHANGED,
+    "ExposureJump": ListTrait.EXPOSURE,
+    "ShiftedLists": ListTrait.SHIFTED,
+    "TopReversed": ListTrait.REVERSED,
+    "FirstItemDiffers": ListTrait.FIRST_DIFFERS,
+    "IdenticalLists": ListTrait.IDENTICAL,
+    "UsersAlike": ListTrait.ALIKE,
+    "InterleavedLists": ListTrait.INTERLEAVED,
 }
 # The alert on identical lists fires in the second run. With the first run it caused 7 of the 14
 # false alerts in the benchmark `calibration` over 40 segments.
-_FOR = {Lack.IDENTICAL: 2}
+_FOR = {ListTrait.IDENTICAL: 2}
 _TREND = {"learned": "trend", "segments": "each"}
 _DROP = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
 _JUMP = {**_DROP, "learned": "jump"}
@@ -65,8 +65,8 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
-    added = [rule for rule in default_rules(options) if rule.alert not in names]
-    return (*options.rules, *added)
+    added_rules = [rule for rule in default_rules(options) if rule.alert not in names]
+    return (*options.rules, *added_rules)
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -84,7 +84,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     rules: list[RuleOptions] = []
     if metrics:
         rules += _first_metric_rules(metrics[0], options)
-    judged = metrics[: 1 + _OTHERS]
+    judged = metrics[: 1 + _OTHER_METRICS]
     # A name depends on all watched metrics, also on the first one.
     names = name_metrics(judged)
     for metric, name in zip(judged[1:], names[1:], strict=True):
@@ -121,20 +121,20 @@ def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     # Without pairs, no user has lists of both arms.
     unpaired = () if options.unpaired is None else OF_BOTH_ARMS
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
-        for name, lack in _LACKS.items():
-            is_unknown = lack in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
+        for name, trait in _TRAIT_OF_RULE.items():
+            is_unknown = trait in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
             # A comparison of both arms' lists belongs to no arm, so one rule is enough.
-            is_second_rule = lack in OF_BOTH_ARMS and arm is Arm.BASELINE
-            if is_unknown or is_second_rule or lack in unpaired:
+            is_second_rule = trait in OF_BOTH_ARMS and arm is Arm.BASELINE
+            if is_unknown or is_second_rule or trait in unpaired:
                 continue
-            keys = {**_JUMP, "for": _FOR.get(lack, 1)}
-            coverage = str(CoverageShare(lack, arm))
+            keys = {**_JUMP, "for": _FOR.get(trait, 1)}
+            coverage = str(CoverageShare(trait, arm))
             yield _make_rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
     # A change that is too small to detect in one run adds up over runs. These two faults may spread
     # slowly over the users. The other lacks usually begin at once, so a jump finds them.
     for name in ("SharedList", "TopReversed"):
-        if _LACKS[name] not in unpaired:
-            yield _make_rule(alert=f"{name}Trend", coverage=_LACKS[name], **_TREND)
+        if _TRAIT_OF_RULE[name] not in unpaired:
+            yield _make_rule(alert=f"{name}Trend", coverage=_TRAIT_OF_RULE[name], **_TREND)
 
 
 def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -185,9 +185,9 @@ def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
     names = list(options.arm_metrics)
     rules = rules_of(options)
     for rule in rules:
-        if isinstance(rule, CoverageRuleOptions) and rule.coverage.lack in TRAITS:
+        if isinstance(rule, CoverageRuleOptions) and rule.coverage.trait in MEASURED_TRAITS:
             # The arm metric that measures a trait has the trait's name.
-            names.append(rule.coverage.lack.value)
+            names.append(rule.coverage.trait.value)
     # Rules on frozen arms judge how many lists changed.
     if any(isinstance(rule, FrozenRuleOptions) for rule in rules):
         names.append(CHURN)

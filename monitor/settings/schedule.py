@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SCHEDULE_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 SHORTEST_INTERVAL = timedelta(seconds=1)  # the shortest allowed time between two runs
 _DAY = timedelta(days=1)
@@ -92,7 +92,7 @@ class Every(Schedule):
     longest = interval
 
     def latest(self, now: datetime) -> datetime:
-        begin = EPOCH + self.offset
+        begin = SCHEDULE_EPOCH + self.offset
         return begin + (now - begin) // self.period * self.period
 
     def next(self, after: datetime) -> datetime:
@@ -123,7 +123,7 @@ class Cron(Schedule):
                 f"{len(fields)}"
             )
         try:
-            CronSim(expression, EPOCH)
+            CronSim(expression, SCHEDULE_EPOCH)
         except CronSimError as error:
             raise ValueError(
                 f"is no cron expression ({error}): use numbers or names, *, a-b, a,b or */n, and a "
@@ -221,7 +221,7 @@ def schedule_of(
     schedule = OnlyBetween(slots, *parse_hours(hours, zone))
     # Without this check, `OnlyBetween.next` could search for ever. The hours open once a day. So
     # this loop checks the longest possible time between two slots.
-    slot = EPOCH
+    slot = SCHEDULE_EPOCH
     for _ in range(_FURTHEST_DAYS):
         slot = slots.next(schedule.opens.next(slot) - _INSTANT)
         if schedule.is_open(slot):
@@ -268,7 +268,7 @@ def _gap_between_slots(expression: str, pick: Callable[[Iterable[int]], int]) ->
     the gap between two slots of a day, or between the last slot of a day and the first slot of the
     next day with slots.
     """
-    cron = CronSim(expression, EPOCH)
+    cron = CronSim(expression, SCHEDULE_EPOCH)
     days = []
     for number in range(_FURTHEST_DAYS):
         day = _FIRST_DAY + number * _DAY
@@ -287,7 +287,7 @@ def _longest_pause(schedule: OnlyBetween) -> timedelta:
     """The longest time between the last slot of the open hours and the first slot afterwards."""
     # A period that does not divide a day has slots at other times each day. The longest pause in
     # this many days is close to the longest possible pause.
-    ends = [EPOCH]
+    ends = [SCHEDULE_EPOCH]
     for _ in range(_SEARCHED_DAYS):
         ends.append(schedule.closes.next(ends[-1]))
     return max(schedule.next(end) - schedule.latest(end - _INSTANT) for end in ends)

@@ -9,11 +9,11 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
-from monitor.boundary.options import NOT_IN_HASH, Duration, Instant, Options
+from monitor.boundary.options import NOT_IN_HASH, AwareInstant, Duration, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.model.rankings import Arm
 from monitor.model.unpaired import UnpairedPlan
-from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions, are_once
+from monitor.sources import SOURCES, SegmentColumns, SourceOptions, UsersOptions, distinct_columns
 from monitor.sources.table_options import ArmColumn, ColumnName
 
 _T = TypeVar("_T", bound=OneOf)
@@ -46,11 +46,11 @@ class UnpairedOptions(Options):
     ]
     """The planned share of users in each arm. The two shares must add up to 1. If you change the
     split, also set a new `since`."""
-    before: Instant = Field(examples=["2026-11-01"])
+    before: AwareInstant = Field(examples=["2026-11-01"])
     """A date or time before the test began. A run compares two lists of each user: the newest list,
     and the last list that the user got before this date or time. Either arm may have served the
     second list."""
-    since: Instant | None = Field(default=None, examples=["2026-11-02"])
+    since: AwareInstant | None = Field(default=None, examples=["2026-11-02"])
     """The date or time when the test began (default: `before`). rankwatch ignores assignments
     before this time."""
     before_within: Duration = timedelta(days=90)
@@ -64,7 +64,7 @@ class UnpairedOptions(Options):
     who were assigned to an arm but were never served. If you do not set this key, a run counts only
     users who were served since the test began."""
 
-    outcomes: Annotated[tuple[ColumnName, ...], are_once, NOT_IN_HASH] = Field(
+    outcomes: Annotated[tuple[ColumnName, ...], distinct_columns, NOT_IN_HASH] = Field(
         default=(), max_length=5, examples=[["clicks"]]
     )
     """Columns of the log that contain an outcome of each request, such as clicks. A user's outcome

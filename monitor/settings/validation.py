@@ -21,7 +21,7 @@ from monitor.boundary.options.problems import (
     validate_options,
 )
 from monitor.model.errors import ConfigError
-from monitor.settings.yaml_document import MAX_BYTES, YamlDocument
+from monitor.settings.yaml_document import MAX_FILE_BYTES, YamlDocument
 
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 # Messages hide the values of variables, because they may be secrets. They show shorter values,
@@ -36,7 +36,7 @@ def read_text(
     path: FilePath,
     *,
     advice: str = _ADVICE,
-    max_bytes: int = MAX_BYTES,
+    max_bytes: int = MAX_FILE_BYTES,
     may_be_pipe: bool = True,
 ) -> str:
     """Read a configuration file.

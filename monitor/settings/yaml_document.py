@@ -23,7 +23,7 @@ _REFERENCE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
 )
 
-MAX_BYTES = 1 << 20
+MAX_FILE_BYTES = 1 << 20
 _MAX_VALUES = 100_000
 _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")

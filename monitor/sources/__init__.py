@@ -142,7 +142,7 @@ def _are_distinct(names: Sequence[str]) -> bool:
     return len(set(names)) == len(names)
 
 
-are_once = must(_are_distinct, "names the same column twice: name it once")
+distinct_columns = must(_are_distinct, "names the same column twice: name it once")
 """Refuses a list that names a column twice."""
 
 
@@ -156,7 +156,9 @@ def _check_segments(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-SegmentColumns = Annotated[tuple[ColumnName, ...], are_once, AfterValidator(_check_segments)]
+SegmentColumns = Annotated[
+    tuple[ColumnName, ...], distinct_columns, AfterValidator(_check_segments)
+]
 
 
 @_from_kinds("users")
@@ -273,7 +275,7 @@ def open_joined(
     baseline: SourceOptions,
     candidate: SourceOptions,
     users: UsersOptions,
-    again: SourceOptions | None,
+    second_baseline: SourceOptions | None,
 ) -> JoinedSource | None:
     """Open the lists of both arms, the users and the lists of the noise floor as one source.
 
@@ -282,8 +284,8 @@ def open_joined(
     kind, user_options = _users_of(users, baseline)
     join = SOURCES[kind].joined
     lists = {"baseline": baseline, "candidate": candidate}
-    if again is not None:
-        lists["noise_floor"] = again
+    if second_baseline is not None:
+        lists["noise_floor"] = second_baseline
     if join is None or any(arm.kind != kind for arm in lists.values()):
         return None
     list_options = {name: arm.given for name, arm in lists.items()}

@@ -58,13 +58,13 @@ class AnswerFolder:
 class AnswerFile:
     """The file with the answers of one pull.
 
-    ``question`` contains everything that the answers depend on. ``trouble`` is the reason why
+    ``question`` contains everything that the answers depend on. ``write_error`` is the reason why
     answers are not stored.
     """
 
     def __init__(self, place: str | None, question: str) -> None:
         self._path = None if place is None else Path(f"{place}-{_digest(question)}")
-        self.trouble: str | None = None
+        self.write_error: str | None = None
 
     def recall(self, users: list[str], lists: ListCollector, lasts_s: float) -> list[str]:
         """Add the stored answers of these users to ``lists``.
@@ -99,7 +99,7 @@ class AnswerFile:
 
     def _write(self, rows: Sequence[object]) -> None:
         path = self._path
-        if path is None or self.trouble or not rows:
+        if path is None or self.write_error or not rows:
             return
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class AnswerFile:
                 # The previous line may be incomplete.
                 file.write(b"\n%08x %s" % (zlib.crc32(content), content))
         except OSError as error:
-            self.trouble = f"{path.parent}: {error.strerror or 'it cannot be written to'}"
+            self.write_error = f"{path.parent}: {error.strerror or 'it cannot be written to'}"
 
 
 def _digest(*values: object) -> str:

@@ -15,7 +15,7 @@ from monitor.sources.columns import on_one_line
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.tables import Table
 
-MOST_ITEMS = 10_000
+MAX_LIST_ITEMS = 10_000
 """The largest number of items in a list. A longer list is probably a mistake of the plugin."""
 
 
@@ -43,8 +43,10 @@ class AskedLists(ListCollector):
         if user not in self._requested:
             self._other_count += 1
             self._other_example = self._other_example or on_one_line(str(user))
-        elif length > MOST_ITEMS:
-            self.fail(user, CoverageReason.TOO_LARGE, f"a list has more than {MOST_ITEMS:,} items")
+        elif length > MAX_LIST_ITEMS:
+            self.fail(
+                user, CoverageReason.TOO_LARGE, f"a list has more than {MAX_LIST_ITEMS:,} items"
+            )
         elif self._has_scores and not _are_finite(scores):
             self.fail(user, CoverageReason.MALFORMED, "a score is not a finite number")
         else:

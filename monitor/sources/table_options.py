@@ -8,8 +8,8 @@ from pydantic import Field, PrivateAttr
 
 from monitor.boundary.options import (
     NOT_IN_HASH,
+    AwareInstant,
     Duration,
-    Instant,
     Options,
     format_duration,
     readable_by,
@@ -71,10 +71,10 @@ class ServedOptions(Options):
     within: Duration | None = None
     """The maximum age of a list: the time from when the list was served to the slot. If you are not
     sure, set `within` to the time between two runs."""
-    since: Instant | None = None
+    since: AwareInstant | None = None
     """A fixed time. rankwatch reads only rows after this time. Write a date or a time in ISO 8601.
     A value without a time zone is in UTC. A source of lists requires `within`, `since` or both."""
-    until: Instant | None = None
+    until: AwareInstant | None = None
     """A fixed time to use instead of the slot. rankwatch reads only rows up to this time, so every
     run gets the same lists. In the paths of files, rankwatch replaces `{slot:...}` with this time.
     If you set `until` for only one arm, rankwatch compares today's lists with the lists of a fixed

@@ -15,7 +15,7 @@ from monitor.storage.outbox import SqlOutbox
 from monitor.storage.page_store import SqlPageStore
 from monitor.storage.run_history import SqlHistory
 from monitor.storage.run_store import SqlRunStore
-from monitor.storage.sqlite_file import exposure
+from monitor.storage.sqlite_file import describe_file_readers
 from monitor.storage.transactions import Database, require_file
 
 
@@ -32,7 +32,7 @@ class SqlStore:
         self.maintenance = SqlMaintenance(database)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """How messages name the database. The name contains no secrets."""
         return describe_url(self.database.url)
 

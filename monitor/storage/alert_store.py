@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, select, update
 
-from monitor.model.alerts import ACCEPTED, AlertState, State, Transition
+from monitor.model.alerts import ACCEPTED_LEVEL, AlertState, State, Transition
 from monitor.model.notifications import Silence
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
@@ -205,7 +205,7 @@ class SqlAlertStore:
         """
         is_accepted = (
             transitions.c.comparison == comparison,
-            transitions.c.alert == ACCEPTED,
+            transitions.c.alert == ACCEPTED_LEVEL,
             transitions.c.slot == slot,
         )
         with self._database.write() as connection:

@@ -1,7 +1,7 @@
 """Types of columns for instants, names, texts, documents and numbers.
 
 Databases cannot store U+0000 and lone surrogates, so these characters are written as escapes that
-start with U+2400. A name longer than `KEY_BYTES` would not fit into an index. Its first
+start with U+2400. A name longer than `MAX_KEY_BYTES` would not fit into an index. Its first
 `KEY_PREFIX` characters, an ellipsis and its SHA-256 are stored instead.
 """
 
@@ -34,7 +34,7 @@ from sqlalchemy.types import TypeEngine
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, CoverageReason
 
-KEY_BYTES = 512
+MAX_KEY_BYTES = 512
 KEY_PREFIX = 60
 
 _INSTANT_LENGTH = len("2024-01-08T00:00:00.000000Z")
@@ -72,7 +72,7 @@ def stored_name(name: str) -> str:
     """
     stored = escape(name)
     # A character has at most four bytes, so short names need not be encoded.
-    if len(stored) * 4 <= KEY_BYTES or len(stored.encode()) <= KEY_BYTES:
+    if len(stored) * 4 <= MAX_KEY_BYTES or len(stored.encode()) <= MAX_KEY_BYTES:
         return stored
     digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
     return escape(f"{name[:KEY_PREFIX]}\u2026{digest}")
@@ -82,7 +82,7 @@ def stored_names(names: list[str]) -> list[str]:
     """Return the `stored_name` of each name. This is fast if all names are short and plain ASCII."""
     joined = "".join(names)
     is_plain = joined.isascii() and "\x00" not in joined
-    if is_plain and len(max(names, key=len, default="")) <= KEY_BYTES:
+    if is_plain and len(max(names, key=len, default="")) <= MAX_KEY_BYTES:
         return names  # such names are stored as they are
     return [stored_name(name) for name in names]
 

@@ -20,133 +20,135 @@ from monitor.boundary.foreign_errors import (
     log_error,
     sqlstate_of,
 )
-from monitor.model.errors import DatabaseError, DatabaseTrouble, SchemaError
+from monitor.model.errors import DatabaseError, DatabaseErrorKind, SchemaError
 from monitor.model.tls_faults import TlsClient
 from monitor.storage.database_url import describe_url, file_of
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 
-_T = DatabaseTrouble
+_Kind = DatabaseErrorKind
 UPGRADE = "run `rankwatch db upgrade`"
 
 
-class DatabaseProblem(NamedTuple):
+class DatabaseFailure(NamedTuple):
     """What is wrong with a database."""
 
     text: str  # what is wrong, and what to do, after the database's name
-    trouble: DatabaseTrouble
+    kind: DatabaseErrorKind
     is_permanent: bool = False  # whether a retry is useless
 
 
-_READ_ONLY = DatabaseProblem(
+_READ_ONLY = DatabaseFailure(
     "cannot be written: make the file, its directory and its disk writable for this account",
-    _T.READ_ONLY,
+    _Kind.READ_ONLY,
     is_permanent=True,
 )
-_NO_ACCESS = DatabaseProblem(
+_NO_ACCESS = DatabaseFailure(
     "cannot be opened because permission was denied: give this account access to it",
-    _T.DENIED,
+    _Kind.DENIED,
     is_permanent=True,
 )
 
-# The problem for each of SQLite's result codes.
-_SQLITE: dict[int, DatabaseProblem] = {
-    sqlite3.SQLITE_BUSY: DatabaseProblem(
+# The failure for each of SQLite's result codes.
+_SQLITE: dict[int, DatabaseFailure] = {
+    sqlite3.SQLITE_BUSY: DatabaseFailure(
         "is locked by another process: end it, or wait until it has written",
-        _T.LOCKED,
+        _Kind.LOCKED,
     ),
-    sqlite3.SQLITE_LOCKED: DatabaseProblem("is locked by another connection: try again", _T.LOCKED),
+    sqlite3.SQLITE_LOCKED: DatabaseFailure(
+        "is locked by another connection: try again", _Kind.LOCKED
+    ),
     sqlite3.SQLITE_READONLY: _READ_ONLY,
-    sqlite3.SQLITE_FULL: DatabaseProblem(
-        "cannot grow because the disk is full: free some space", _T.DISK
+    sqlite3.SQLITE_FULL: DatabaseFailure(
+        "cannot grow because the disk is full: free some space", _Kind.DISK
     ),
-    sqlite3.SQLITE_IOERR: DatabaseProblem(
+    sqlite3.SQLITE_IOERR: DatabaseFailure(
         "cannot be read or written (input/output error): check the disk and its free space",
-        _T.DISK,
+        _Kind.DISK,
     ),
-    sqlite3.SQLITE_NOTADB: DatabaseProblem(
+    sqlite3.SQLITE_NOTADB: DatabaseFailure(
         "is not a SQLite database: name another file, or move this one away",
-        _T.DAMAGED,
+        _Kind.DAMAGED,
         is_permanent=True,
     ),
-    sqlite3.SQLITE_CORRUPT: DatabaseProblem(
-        "is damaged: restore it from a backup", _T.DAMAGED, is_permanent=True
+    sqlite3.SQLITE_CORRUPT: DatabaseFailure(
+        "is damaged: restore it from a backup", _Kind.DAMAGED, is_permanent=True
     ),
     sqlite3.SQLITE_PERM: _NO_ACCESS,
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
 }
 
-# The problem for each SQLSTATE, or for a class of SQLSTATEs with the same first two characters.
-_POSTGRES: dict[str, DatabaseProblem] = {
-    "28P01": DatabaseProblem(
+# The failure for each SQLSTATE, or for a class of SQLSTATEs with the same first two characters.
+_POSTGRES: dict[str, DatabaseFailure] = {
+    "28P01": DatabaseFailure(
         "refused the password: correct the user or password in `database:`",
-        _T.DENIED,
+        _Kind.DENIED,
         is_permanent=True,
     ),
-    "28": DatabaseProblem(
+    "28": DatabaseFailure(
         "refused this user: correct the user in `database:` or the server's pg_hba.conf",
-        _T.DENIED,
+        _Kind.DENIED,
         is_permanent=True,
     ),
-    "3D000": DatabaseProblem(
+    "3D000": DatabaseFailure(
         "does not exist: create it with CREATE DATABASE, or correct its name in `database:`",
-        _T.DENIED,
+        _Kind.DENIED,
         is_permanent=True,
     ),
-    "42501": DatabaseProblem(
+    "42501": DatabaseFailure(
         "denies the user a right: grant the user the right to use and create tables in the schema",
-        _T.DENIED,
+        _Kind.DENIED,
         is_permanent=True,
     ),
-    "2BP01": DatabaseProblem(
+    "2BP01": DatabaseFailure(
         "has a view or another object that depends on the table: drop that object first",
-        _T.OTHER,
+        _Kind.OTHER,
         is_permanent=True,
     ),
-    "25P03": DatabaseProblem(
-        "ended a transaction that was idle for too long: try again", _T.CONFLICT
+    "25P03": DatabaseFailure(
+        "ended a transaction that was idle for too long: try again", _Kind.CONFLICT
     ),
-    "25006": DatabaseProblem(
+    "25006": DatabaseFailure(
         "is read-only (a standby?): name the primary server in `database:`",
-        _T.READ_ONLY,
+        _Kind.READ_ONLY,
     ),
-    "42P07": DatabaseProblem(
+    "42P07": DatabaseFailure(
         "has a table of this name, which another process just created: try again",
-        _T.CONFLICT,
+        _Kind.CONFLICT,
     ),
-    "53100": DatabaseProblem("has no disk space left: free some space", _T.DISK),
-    "53300": DatabaseProblem(
+    "53100": DatabaseFailure("has no disk space left: free some space", _Kind.DISK),
+    "53300": DatabaseFailure(
         "accepts no more connections: raise max_connections or close other connections",
-        _T.OVERLOADED,
+        _Kind.OVERLOADED,
     ),
-    "53": DatabaseProblem("is out of resources: read the server's log", _T.OVERLOADED),
-    "55000": DatabaseProblem("is changing this table at this moment: try again", _T.LOCKED),
-    "55P03": DatabaseProblem("is locked by another transaction: try again", _T.LOCKED),
-    "57": DatabaseProblem(
+    "53": DatabaseFailure("is out of resources: read the server's log", _Kind.OVERLOADED),
+    "55000": DatabaseFailure("is changing this table at this moment: try again", _Kind.LOCKED),
+    "55P03": DatabaseFailure("is locked by another transaction: try again", _Kind.LOCKED),
+    "57": DatabaseFailure(
         "is starting or stopping, or it cancelled the statement: try again",
-        _T.UNREACHABLE,
+        _Kind.UNREACHABLE,
     ),
-    "08": DatabaseProblem(
+    "08": DatabaseFailure(
         "closed the connection: check that the server runs and can be reached",
-        _T.UNREACHABLE,
+        _Kind.UNREACHABLE,
     ),
-    "40": DatabaseProblem(
+    "40": DatabaseFailure(
         "rolled this transaction back because it conflicted with another one: try again",
-        _T.CONFLICT,
+        _Kind.CONFLICT,
     ),
-    "XX": DatabaseProblem("reports an internal error: read the server's log", _T.DAMAGED),
+    "XX": DatabaseFailure("reports an internal error: read the server's log", _Kind.DAMAGED),
 }
 
 _NO_TABLE = "42P01"
 _NO_COLUMN = "42703"
 _NO_SCHEMA = "3F000"
 _PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
-_PARTITION_DROPPED = DatabaseProblem(
+_PARTITION_DROPPED = DatabaseFailure(
     "is dropping a partition of scores at this moment: try again",
-    _T.CONFLICT,
+    _Kind.CONFLICT,
 )
-_AWAY = DatabaseProblem(
+_AWAY = DatabaseFailure(
     "cannot be reached: check that the server runs, and host and port in `database:`",
-    _T.UNREACHABLE,
+    _Kind.UNREACHABLE,
 )
 
 
@@ -164,7 +166,7 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
         raise translate(error, url) from None
     except PoolTimeout:
         msg = f"{describe_url(url)}: every connection of the pool is in use: try again"
-        raise DatabaseError(msg, permanent=False, trouble=_T.OVERLOADED) from None
+        raise DatabaseError(msg, permanent=False, kind=_Kind.OVERLOADED) from None
     except StatementError as error:
         # The caller passed a value that the column refuses, such as a naive datetime.
         raise (error.orig or error) from None
@@ -182,28 +184,28 @@ def translate(error: BaseException | None, url: URL) -> DatabaseError:
     It is a SchemaError if tables or columns of this version are missing.
     """
     if isinstance(error, sqlite3.Error):
-        problem = _sqlite_problem(error, url)
+        failure = _sqlite_failure(error, url)
     else:
-        problem = _postgres_problem(error, url)
-    if problem is None:
+        failure = _postgres_failure(error, url)
+    if failure is None:
         return SchemaError(
             f"{describe_url(url)} lacks tables or columns of this version: {UPGRADE}"
         )
     return DatabaseError(
-        f"{describe_url(url)} {problem.text}",
-        permanent=problem.is_permanent,
-        trouble=problem.trouble,
+        f"{describe_url(url)} {failure.text}",
+        permanent=failure.is_permanent,
+        kind=failure.kind,
     )
 
 
-def _sqlite_problem(error: sqlite3.Error, url: URL) -> DatabaseProblem | None:
+def _sqlite_failure(error: sqlite3.Error, url: URL) -> DatabaseFailure | None:
     """Describe SQLite's error. Return None if it means that tables or columns are missing."""
     # An error of Python's module has no code. The code 0 is no kind of error.
     code = getattr(error, "sqlite_errorcode", 0)
     # The lowest byte of the code is the kind of error, and the other bytes are details.
     kind = code & 0xFF
     if kind == sqlite3.SQLITE_CANTOPEN:
-        return problem_of_opening(file_of(url) or Path())
+        return failure_of_opening(file_of(url) or Path())
     if kind in _SQLITE:
         return _SQLITE[kind]
     # SQLite has no code for a missing table or column, so its text is compared: "no such table: T",
@@ -214,7 +216,7 @@ def _sqlite_problem(error: sqlite3.Error, url: URL) -> DatabaseProblem | None:
     return _unforeseen(error, name)
 
 
-def problem_of_opening(file: Path) -> DatabaseProblem:
+def failure_of_opening(file: Path) -> DatabaseFailure:
     """Return why a SQLite file cannot be opened."""
     if not file.parent.is_dir():
         advice = "its directory does not exist: create it"
@@ -222,10 +224,10 @@ def problem_of_opening(file: Path) -> DatabaseProblem:
         advice = "it is a directory: name a file"
     else:
         advice = "give this account access to the file and its directory"
-    return DatabaseProblem(f"cannot be opened: {advice}", _T.DENIED, is_permanent=True)
+    return DatabaseFailure(f"cannot be opened: {advice}", _Kind.DENIED, is_permanent=True)
 
 
-def _postgres_problem(error: BaseException | None, url: URL) -> DatabaseProblem | None:
+def _postgres_failure(error: BaseException | None, url: URL) -> DatabaseFailure | None:
     """Describe PostgreSQL's error. Return None if it means that tables or columns are missing."""
     state = sqlstate_of(error) or ""
     if state == _NO_TABLE and _PARTITION.search(str(error)):
@@ -233,31 +235,31 @@ def _postgres_problem(error: BaseException | None, url: URL) -> DatabaseProblem 
     if state in {_NO_TABLE, _NO_COLUMN, _NO_SCHEMA}:
         return None
     if not state:
-        return _problem_of_connecting(error, url)
-    problem = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
-    return problem or _unforeseen(error, f"SQLSTATE {state}")
+        return _failure_of_connecting(error, url)
+    failure = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
+    return failure or _unforeseen(error, f"SQLSTATE {state}")
 
 
-def _problem_of_connecting(error: BaseException | None, url: URL) -> DatabaseProblem:
+def _failure_of_connecting(error: BaseException | None, url: URL) -> DatabaseFailure:
     """Describe an error of PostgreSQL's driver without SQLSTATE: no connection was made."""
     unreadable = find_unreadable_tls_file(url.query)
     if unreadable is not None:
         option, file = unreadable
         fault_and_advice = ": ".join(write_unreadable_tls_file(option, file))
-        return DatabaseProblem(f"cannot be reached: {fault_and_advice}", _T.UNREACHABLE)
+        return DatabaseFailure(f"cannot be reached: {fault_and_advice}", _Kind.UNREACHABLE)
     fault = None if error is None else find_tls_fault(error)
     if fault is not None:
         fault_and_advice = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
-        return DatabaseProblem(fault_and_advice, _T.UNREACHABLE)
+        return DatabaseFailure(fault_and_advice, _Kind.UNREACHABLE)
     if type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return _AWAY
     return _unforeseen(error, type(error).__name__)
 
 
-def _unforeseen(error: BaseException | None, code: str) -> DatabaseProblem:
+def _unforeseen(error: BaseException | None, code: str) -> DatabaseFailure:
     """Log the error, and describe it by its code only, because its text may contain secrets."""
     if error is not None:
         log_error(error)
-    return DatabaseProblem(
-        f"refused a statement ({code}): read the database's log", _T.OTHER, is_permanent=True
+    return DatabaseFailure(
+        f"refused a statement ({code}): read the database's log", _Kind.OTHER, is_permanent=True
     )

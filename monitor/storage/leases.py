@@ -30,7 +30,7 @@ from monitor.storage.sqlite_file import FileLock
 from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
-_INSTALLATION = "installation"
+_INSTALLATION_KEY = "installation"
 _OUTAGE = "outage since "
 _IS_OUTAGE = leases.c.name.startswith(_OUTAGE)
 _OUTAGES_KEPT = timedelta(days=7)
@@ -151,13 +151,13 @@ def installation_of(connection: Connection, *, create: bool) -> str:
     """
     if create:
         values = {
-            "name": _INSTALLATION,
+            "name": _INSTALLATION_KEY,
             "epoch": 0,
             "holder": secrets.token_hex(16),
             "acquired_at": _now(connection),
         }
         connection.execute(insert(connection, leases).values(values).on_conflict_do_nothing())
-    holder = select(leases.c.holder).where(leases.c.name == _INSTALLATION)
+    holder = select(leases.c.holder).where(leases.c.name == _INSTALLATION_KEY)
     return connection.scalar(holder) or ""
 
 
@@ -171,8 +171,8 @@ def store_outage(connection: Connection, since: datetime, until: datetime) -> No
     connection.execute(delete(leases).where(is_old))
     times = {"acquired_at": since, "expires_at": until}
     name = f"{_OUTAGE}{format_instant(since)}"
-    new = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
-    connection.execute(new.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
+    insertion = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
+    connection.execute(insertion.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
 
 
 def away_s_since(connection: Connection, instant: datetime) -> float:

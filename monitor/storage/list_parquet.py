@@ -1,6 +1,6 @@
 """Packs the lists of many users into pieces of Parquet, and unpacks the pieces.
 
-A piece contains the lists of one arm for up to `USERS_AT_ONCE` users. Its columns are ``user``,
+A piece contains the lists of one arm for up to `PIECE_USERS` users. Its columns are ``user``,
 ``items`` and, if the arm has scores, ``scores``. The baseline's pieces also have a column
 ``segments`` with the numbers of each user's segments. The names of the segments are in the file's
 metadata. Pieces are compressed with zstd. Every page of Parquet has a checksum, so damaged bytes
@@ -26,8 +26,8 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.runs import KeptLists
 
-USERS_AT_ONCE = 100_000
-ITEMS_AT_ONCE = 2_000_000
+PIECE_USERS = 100_000
+PIECE_ITEMS = 2_000_000
 """A piece contains at most this many users, and about this many items."""
 _SEGMENTS = "segments"
 """The column with the numbers of each user's segments."""
@@ -70,7 +70,7 @@ def _cut(table: RankingTable) -> Iterator[slice]:
     """Yield the rows of each piece. There is at least one piece."""
     # The number of items is limited too, so that a piece needs little memory.
     longest = int(np.diff(table.offsets).max(initial=1))
-    piece_users = max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // longest))
+    piece_users = max(1, min(PIECE_USERS, PIECE_ITEMS // longest))
     for start in range(0, max(len(table), 1), piece_users):
         yield slice(start, min(start + piece_users, len(table)))
 

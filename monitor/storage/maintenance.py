@@ -36,7 +36,7 @@ The time is counted back from the newest slot that could confirm the clock (`CON
 If twice the time between the two newest runs is longer, it is used instead.
 """
 
-_SKEW = timedelta(hours=1)
+_CLOCK_SKEW = timedelta(hours=1)
 _ADVICE = (
     "correct the clock; if it is right, rankwatch deletes old rows again once it has stored runs "
     "for two days"
@@ -46,7 +46,7 @@ _TAKEN_OVER = (
     "the daemon that ran it was stopped, frozen or cut off: "
     "another daemon took over under epoch {epoch}"
 )
-_NAMES = {
+_TABLE_NAMES = {
     DataKind.SCORES: ("scores",),
     DataKind.LISTS: ("kept_lists",),
     DataKind.EVIDENCE: ("evidence", "explanations"),
@@ -65,8 +65,8 @@ _NAMES = {
     ),
     DataKind.ALERTS: ("alert_states", "transitions", "deliveries", "notifications", "silences"),
 }
-TABLES: Mapping[DataKind, tuple[Table, ...]] = {
-    kind: tuple(metadata.tables[name] for name in names) for kind, names in _NAMES.items()
+TABLES_OF_KIND: Mapping[DataKind, tuple[Table, ...]] = {
+    kind: tuple(metadata.tables[name] for name in names) for kind, names in _TABLE_NAMES.items()
 }
 """The tables of each kind of data. A run with data of a kind has rows in the kind's first table."""
 
@@ -150,12 +150,12 @@ class SqlMaintenance:
         - On PostgreSQL, deletes the scores of whole days only.
         """
         with self._database.read() as connection:
-            doubt = doubt_about(connection, now)
-        if doubt is not None:
-            return Pruned(reason=doubt)
+            clock_error = find_clock_error(connection, now)
+        if clock_error is not None:
+            return Pruned(reason=clock_error)
         pruned = prune(self._database, cutoffs, now)
         by_kind = Counter[DataKind]()
-        for kind, tables in TABLES.items():
+        for kind, tables in TABLES_OF_KIND.items():
             for table in tables:
                 by_kind[kind] += pruned.deleted_rows.get(table.name, 0)
         # The plus sign drops zeros.
@@ -182,7 +182,7 @@ class SqlMaintenance:
             )
 
 
-def doubt_about(connection: Connection, now: datetime) -> str | None:
+def find_clock_error(connection: Connection, now: datetime) -> str | None:
     """Explain why ``now`` may be wrong, so that old data must not be deleted yet.
 
     Returns None if nothing contradicts ``now``. If a clock is years ahead, rankwatch would
@@ -190,7 +190,7 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
     """
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
-        if now - server > _SKEW:
+        if now - server > _CLOCK_SKEW:
             return (
                 f"this machine's clock says {format_instant(now)}, and the database's clock says "
                 f"{format_instant(server)}: {_ADVICE}"
@@ -231,8 +231,8 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     """
     is_sqlite_file = is_sqlite(connection)
     bytes_of_table = _sqlite_bytes_of if is_sqlite_file else bytes_of
-    sizes = dict.fromkeys(TABLES, 0)
-    for kind, tables in TABLES.items():
+    sizes = dict.fromkeys(TABLES_OF_KIND, 0)
+    for kind, tables in TABLES_OF_KIND.items():
         if kind is DataKind.SCORES and is_sqlite_file:
             continue  # the end of this function counts the scores
         for table in tables:
@@ -251,7 +251,7 @@ def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize
     Daily roll-ups and alerts do not belong to runs, so their number of runs is 0. Their oldest slot
     is the oldest day, or the slot of the oldest transition.
     """
-    table = TABLES[kind][0]
+    table = TABLES_OF_KIND[kind][0]
     if kind is DataKind.DAILY:
         query = select(literal(0), func.min(daily.c.day))
     elif kind is DataKind.ALERTS:

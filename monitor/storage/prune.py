@@ -28,7 +28,7 @@ from monitor.model.alerts import State
 from monitor.model.rankings import ALL
 from monitor.model.retention import Cutoffs, DataKind, Pruned
 from monitor.model.runs import KEPT_MARK, Histogram, RunStatus
-from monitor.storage.alert_states import KEY_COLUMNS, WAITING
+from monitor.storage.alert_states import KEY_COLUMNS, WAITING_STATUSES
 from monitor.storage.list_pieces import runs_with_unneeded_lists
 from monitor.storage.partitions import (
     DEFAULT_PARTITION,
@@ -64,13 +64,13 @@ from monitor.storage.transactions import Database
 
 _DAY = timedelta(days=1)
 _RUNS_AT_ONCE = 20
-_SERIES = (summaries.c.segment, summaries.c.metric)
+_SERIES_COLUMNS = (summaries.c.segment, summaries.c.metric)
 _SHARE = "share_below("
 
 TRANSITIONS_AT_ONCE = 500
 _DAYS_AHEAD = 2
 """Partitions are created this many days ahead, so that no run has to create one."""
-DETAILS: tuple[Table, ...] = (
+DETAIL_TABLES: tuple[Table, ...] = (
     coverage,
     summaries,
     arm_scores,
@@ -124,7 +124,7 @@ def _deletions_of_runs(
     yield runs_with_unneeded_lists(before[DataKind.LISTS], now), [delete(kept_lists)]
     # The summaries of a day are deleted after they were rolled up.
     with_details = _with_details(min(before[DataKind.SUMMARIES], midnight(now)))
-    yield with_details, [delete(table).where(table.c.segment != ALL) for table in DETAILS]
+    yield with_details, [delete(table).where(table.c.segment != ALL) for table in DETAIL_TABLES]
     expired = select(runs.c.id).where(is_settled_before(before[DataKind.RUNS]))
     yield expired, [delete(table) for table in (*RUN_TABLES, runs)]
 
@@ -141,7 +141,7 @@ def _delete_of_runs(
     counts: Counter[str] = Counter()
     for (run_id,) in database.rows(selected_runs.order_by(runs.c.slot)):
         with database.write() as connection:
-            if not _is_selected(connection, selected_runs, run_id):
+            if not _lock_if_selected(connection, selected_runs, run_id):
                 continue
             for deletion in deletions:
                 of_this_run = of_run(connection, run_id, deletion.table)
@@ -149,19 +149,21 @@ def _delete_of_runs(
     return counts
 
 
-def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
-    """Return whether the query still selects the run, and lock the run until the transaction ends.
+def _lock_if_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
+    """Lock the run until the transaction ends, if the query still selects it.
 
-    The slot may have been run again since the query ran, and its new rows must stay. If another
-    transaction has locked the run, False is returned, and the next pruning deletes the rows.
+    Returns whether the run was locked. It is not locked in two cases, and then its rows stay:
+
+    - The slot was run again since the query ran, so its rows are new.
+    - Another transaction has locked the run. The next pruning deletes its rows.
     """
     # With ``key_share``, other transactions may still insert rows that refer to the run.
-    again = (
+    lock_run = (
         query.where(runs.c.id == run_id)
         .order_by(None)
         .with_for_update(of=runs, key_share=True, skip_locked=True)
     )
-    return connection.scalar(again) is not None
+    return connection.scalar(lock_run) is not None
 
 
 def _with_details(before: datetime) -> Select[tuple[int]]:
@@ -203,7 +205,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
                 of_firing.c.id == transitions.c.id,
                 of_firing.c.dedup_key == transitions.c.dedup_key,
             ),
-            deliveries.c.status.in_(WAITING),
+            deliveries.c.status.in_(WAITING_STATUSES),
         )
         .correlate(transitions)
     )
@@ -246,8 +248,8 @@ def roll_up(
             is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
             if connection.scalar(select(exists().where(is_day))):
                 continue  # another process was faster
-            common = {"comparison": comparison, "day": day, "is_final": day < complete_from}
-            rows = [{**common, **sums} for sums in sums_of(connection, comparison, day)]
+            common_columns = {"comparison": comparison, "day": day, "is_final": day < complete_from}
+            rows = [{**common_columns, **sums} for sums in sums_of(connection, comparison, day)]
             if rows:
                 connection.execute(daily.insert(), rows)
 
@@ -288,7 +290,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     has_all_errors = func.count(error) == func.count(mean)
     query = (
         select(
-            *_SERIES,
+            *_SERIES_COLUMNS,
             func.count().label("runs"),
             func.sum(users).label("n"),
             func.sum(summaries.c.n_undefined).label("n_undefined"),
@@ -298,7 +300,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
             func.max(mean).label("highest"),
         )
         .where(summaries.c.run_id.in_(ids))
-        .group_by(*_SERIES)
+        .group_by(*_SERIES_COLUMNS)
     )
     details = _shares_and_histograms(connection, ids)
     rows = connection.execute(query).mappings()
@@ -346,7 +348,7 @@ def _shares_and_histograms(
 
 def _read_summaries(connection: Connection, ids: Sequence[int]) -> Iterator[Any]:
     """Read the summaries of these runs. Histograms are large, so only some runs are read at once."""
-    columns = (*_SERIES, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
+    columns = (*_SERIES_COLUMNS, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
     for start in range(0, len(ids), _RUNS_AT_ONCE):
         is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
         yield from connection.execute(select(*columns).where(is_of_runs))

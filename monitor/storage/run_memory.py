@@ -15,7 +15,7 @@ from monitor.model.memory import LessonTopic, Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import KeptLists, Run, RunStatus, Summary
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.storage import run_results
 from monitor.storage.alert_states import read_accepted, read_states
 from monitor.storage.list_pieces import (
@@ -237,7 +237,7 @@ def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> f
         .order_by(runs.c.slot.desc())
         .limit(1)
     )
-    unpaired: UnpairedFindings | None = connection.scalar(query, _asked(request))
+    unpaired: UnpairedResults | None = connection.scalar(query, _asked(request))
     return None if unpaired is None else unpaired.baseline_share
 
 

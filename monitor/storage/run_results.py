@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
-from monitor.model.memory import PARTS, Lessons, LessonTopic, to_lessons
+from monitor.model.memory import LESSON_NUMBERS, Lessons, LessonTopic, to_lessons
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
@@ -66,7 +66,7 @@ RUN_TABLES: tuple[Table, ...] = tuple(
 )
 """Tables whose rows belong to a run, in an order in which foreign keys allow their deletion."""
 
-_TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
+_TABLES_OF_ROWS: Mapping[type, tuple[Table, Sequence[Any]]] = {
     CoverageRow: (coverage, (coverage.c.position,)),
     Summary: (summaries, (summaries.c.position,)),
     ArmScore: (arm_scores, (arm_scores.c.position,)),
@@ -75,6 +75,13 @@ _TABLES: Mapping[type, tuple[Table, Sequence[Any]]] = {
     Evidence: (evidence, (evidence.c.kind.desc(), evidence.c.position)),
 }
 """The table of each kind of result, and the columns by which its rows are ordered."""
+
+_NOT_STORED: Mapping[type, frozenset[str]] = {
+    Expectation: frozenset(
+        {"fault", "series", "judged", "error", "lost", "steady", "usual_lost", "note"}
+    )
+}
+"""Fields without a column. Those of an expectation are packed into lessons, or serve one run."""
 
 # Each run executes these statements, and building a statement takes longer than executing it.
 _LESSONS = select(lessons).where(lessons.c.run_id.in_(bindparam("ids", expanding=True)))
@@ -125,10 +132,10 @@ def put_items(
     first: int = 0,
 ) -> None:
     """Insert a row for each item of the run, in this order; the first has position ``first``."""
-    table, _ = _TABLES[kind]
+    table, _ = _TABLES_OF_ROWS[kind]
     rows = []
     for position, item in enumerate(items, start=first):
-        row = to_row(item, table, run_id=run_id)
+        row = to_row(item, table, without=_NOT_STORED.get(kind, frozenset()), run_id=run_id)
         if "position" in table.c:
             # Evidence has a position of its own.
             row.setdefault("position", position)
@@ -149,7 +156,7 @@ def items_by_run(
         return {}
     query = _items_of_runs(kind)
     if segment is not None:
-        table, _ = _TABLES[kind]
+        table, _ = _TABLES_OF_ROWS[kind]
         query = query.where(table.c.segment == segment)
     rows = connection.execute(query, {"ids": run_ids}).all()
     by_run: dict[int, list[_T]] = defaultdict(list)
@@ -161,7 +168,7 @@ def items_by_run(
 @cache
 def _items_of_runs(kind: type[_T]) -> Select[Any]:
     """Return the query of the items of the runs ``ids``."""
-    table, order = _TABLES[kind]
+    table, order = _TABLES_OF_ROWS[kind]
     # The names of fields are the columns' keys, which may differ from their names in the database.
     columns = [column.label(key) for key, column in table.c.items()]
     is_of_runs = table.c.run_id.in_(bindparam("ids", expanding=True))
@@ -246,11 +253,11 @@ def _unpack_lessons(topics: tuple[LessonTopic, ...], numbers: bytes) -> Lessons 
     Returns None if the number of bytes does not fit the topics.
     """
     columns = sum(len(topic.segments) for topic in topics)
-    if len(numbers) != PARTS * columns * _DOUBLE_BYTES:
+    if len(numbers) != LESSON_NUMBERS * columns * _DOUBLE_BYTES:
         return None
     import numpy as np
 
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, columns)
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(LESSON_NUMBERS, columns)
     return Lessons(topics=topics, numbers=table)
 
 

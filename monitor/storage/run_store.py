@@ -42,7 +42,13 @@ from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
-_FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_STATUSES_AT_END = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_NOT_IN_RUNS = frozenset(
+    {"coverage", "summaries", "scores", "evidence", "arm_scores", "lists", "explanation"}
+    | {"is_labelled", "pull_seconds", "gap_s", "id_mismatches", "claim"}
+    | {"states", "transitions", "expectations"}
+)
+"""Fields of a result that are stored in other tables, or not at all."""
 
 _IS_HELD = and_(
     runs.c.id == bindparam("held_id"),
@@ -54,7 +60,9 @@ _IS_HELD = and_(
 
 # Each run executes these statements, and building a statement takes longer than executing it.
 _FINISH = update(runs).where(_IS_HELD)
-_FINISHED_ATTEMPT = select(runs).where(_IS_HELD, runs.c.status.in_(_FINISHED)).with_for_update()
+_FINISHED_ATTEMPT = (
+    select(runs).where(_IS_HELD, runs.c.status.in_(_STATUSES_AT_END)).with_for_update()
+)
 _FORGET_DAY = delete(daily).where(
     daily.c.comparison == bindparam("name"), daily.c.day == bindparam("midnight"), ~daily.c.is_final
 )
@@ -104,7 +112,7 @@ class SqlRunStore:
             row = connection.execute(insert_slot, first_attempt).one_or_none()
             if row is None:
                 is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
-                is_finished = runs.c.status.in_(_FINISHED)
+                is_finished = runs.c.status.in_(_STATUSES_AT_END)
                 may_run = or_(~is_finished, literal(rerun, Boolean))
                 take_over = update(runs).where(_is_slot(comparison, slot), is_free, may_run)
                 # The results of a finished run stay visible until `finish` replaces them.
@@ -297,16 +305,16 @@ def _set_aside(connection: Connection, claim: Claim, row: RowMapping) -> Claim:
     """
     # The earlier attempt keeps its id, because its results refer to this id.
     attempt = claim.attempt - 1
-    earlier = {
+    earlier_values = {
         "claimed_until": None,
         "attempt": attempt,
         "comparison": kept_name(claim.comparison, attempt),
     }
-    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier))
+    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier_values))
     # The new row has the claim, as the earlier row had it.
-    new = dict(row)
-    del new["id"]
-    run_id = connection.scalar(runs.insert().values(new).returning(runs.c.id))
+    new_row = dict(row)
+    del new_row["id"]
+    run_id = connection.scalar(runs.insert().values(new_row).returning(runs.c.id))
     return replace(claim, run_id=run_id)
 
 
@@ -315,6 +323,7 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
     values = to_row(
         result,
         runs,
+        without=_NOT_IN_RUNS,
         started_at=result.claim.started_at,
         claimed_until=None,
         labelled_at=result.finished_at if result.is_labelled else None,

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, inspect, select, text
 
 from monitor.boundary.foreign_errors import log_error
 from monitor.model.errors import DatabaseError, SchemaError
-from monitor.storage.database_errors import UPGRADE, problem_of_opening, translated
+from monitor.storage.database_errors import UPGRADE, failure_of_opening, translated
 from monitor.storage.database_url import describe_url, file_of, parse_url
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import filter_of_dialect, is_no_partition
@@ -95,14 +95,14 @@ def probe_database(url: SecretStr | str) -> str | None:
     return version
 
 
-def _require_access(file: Path, place: str) -> None:
+def _require_access(file: Path, location: str) -> None:
     """Raise DatabaseError if this account may not write the file, or create it in its directory."""
     # SQLite also creates log files in the directory of an existing file.
     paths = [file.parent, file] if file.exists() else [file.parent]
     for path in paths:
         if not os.access(path, os.R_OK | os.W_OK):
-            problem = problem_of_opening(file)
-            raise DatabaseError(f"{place} {problem.text}", trouble=problem.trouble)
+            failure = failure_of_opening(file)
+            raise DatabaseError(f"{location} {failure.text}", kind=failure.kind)
 
 
 def find_differences(url: SecretStr | str) -> list[str]:
@@ -128,17 +128,18 @@ def find_differences(url: SecretStr | str) -> list[str]:
         return list(map(str, compare_metadata(context, metadata)))
 
 
-def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
+def find_file_damage(url: SecretStr | str) -> tuple[list[str], str] | None:
     """Return the problems of a SQLite file, and what to do about them. Reads the whole file.
 
-    Returns None on PostgreSQL or without a file.
+    The list is empty if the file is undamaged. The result is None if no file was read, because the
+    database is PostgreSQL, or because the file does not exist.
     """
     file = file_of(parse_url(url))
     if file is None or not file.exists():
         return None
     with translated(parse_url(url), sqlite3.Error):
-        damage = find_damage(file)
-    return damage, advise_on(file, damage)
+        problems = find_damage(file)
+    return problems, advise_on(file, problems)
 
 
 def create_tables(database: Database) -> None:
@@ -193,22 +194,22 @@ def rewrite_value(connection: Connection) -> None:
         connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
-def require_newest(connection: Connection, place: str) -> None:
+def require_newest(connection: Connection, location: str) -> None:
     """Check that the schema has the newest version.
 
     Raises SchemaError if it has another version. Raises DatabaseError if the server is too old.
     """
     if not is_sqlite(connection):
-        _require_postgres(connection, place)
-    version = _supported_version(connection, place)
+        _require_postgres(connection, location)
+    version = _supported_version(connection, location)
     if version is None:
         raise SchemaError(
-            f"{place} has no tables of rankwatch yet: {UPGRADE}, or run `rankwatch run-once`"
+            f"{location} has no tables of rankwatch yet: {UPGRADE}, or run `rankwatch run-once`"
         )
     needed = newest_version()
     if version != needed:
         raise SchemaError(
-            f"{place} has schema version {version}, but this program needs version {needed}: "
+            f"{location} has schema version {version}, but this program needs version {needed}: "
             f"{UPGRADE}"
         )
 
@@ -236,34 +237,34 @@ def _migrating(database: Database) -> Iterator[Config]:
     """
     from alembic.util import CommandError
 
-    place = describe_url(database.url)
+    location = describe_url(database.url)
     with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
-            _require_postgres(connection, place)
+            _require_postgres(connection, location)
             # Only one process migrates at a time.
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        _supported_version(connection, place)
+        _supported_version(connection, location)
         try:
             yield _config(connection)
         except CommandError as error:
             log_error(error)
             versions = ", ".join(reversed(_versions()))
-            msg = f"{place} cannot be migrated to an unknown version: use base or one of {versions}"
+            msg = f"{location} cannot be migrated to an unknown version: use base or one of {versions}"
             raise SchemaError(msg) from None
 
 
-def _require_postgres(connection: Connection, place: str) -> None:
+def _require_postgres(connection: Connection, location: str) -> None:
     """Raise DatabaseError if the server is older than `_OLDEST_POSTGRES`."""
     version = connection.dialect.server_version_info or _OLDEST_POSTGRES
     if version < _OLDEST_POSTGRES:
         msg = (
-            f"{place} runs PostgreSQL {'.'.join(map(str, version))}: rankwatch needs "
+            f"{location} runs PostgreSQL {'.'.join(map(str, version))}: rankwatch needs "
             f"{_OLDEST_POSTGRES[0]} or newer"
         )
         raise DatabaseError(msg)
 
 
-def _supported_version(connection: Connection, place: str) -> str | None:
+def _supported_version(connection: Connection, location: str) -> str | None:
     """Return the schema's version like `version_of`.
 
     Raises SchemaError if this program does not know the version.
@@ -271,7 +272,7 @@ def _supported_version(connection: Connection, place: str) -> str | None:
     version = version_of(connection)
     if version is not None and version not in _versions():
         raise SchemaError(
-            f"{place} has schema version {version}, which this program does not know: {_NEWER}"
+            f"{location} has schema version {version}, which this program does not know: {_NEWER}"
         )
     return version
 

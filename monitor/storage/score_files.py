@@ -23,8 +23,8 @@ from monitor.model.runs import Scores
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-USER = "user"
-CHUNK = 200_000
+USER_COLUMN = "user"
+ROW_GROUP_USERS = 200_000
 """The largest number of users in a row group of the Parquet file."""
 
 
@@ -70,7 +70,7 @@ class ScoreFiles:
         import pyarrow.parquet as pq
 
         path = Path(fill_slot(self.path, slot))
-        columns = [pa.field(USER, pa.string(), nullable=False)]
+        columns = [pa.field(USER_COLUMN, pa.string(), nullable=False)]
         columns += [pa.field(name, pa.float64()) for name in metrics]
         schema = pa.schema(columns, dict(about))
         try:
@@ -93,4 +93,4 @@ def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
     columns = [pa.array(scores.users.to_list(), pa.string())]
     for name in writer.schema.names[1:]:
         columns.append(pa.array(scores.by_metric[name], pa.float64(), from_pandas=True))
-    writer.write_table(pa.table(columns, schema=writer.schema), row_group_size=CHUNK)
+    writer.write_table(pa.table(columns, schema=writer.schema), row_group_size=ROW_GROUP_USERS)

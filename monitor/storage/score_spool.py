@@ -8,13 +8,13 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.temporary_database import room_trouble, scratch_database
+from monitor.boundary.temporary_database import explain_shortage, scratch_database
 from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
 
-MEMORY = "100MB"
-THREADS = 2
-"""More threads would need more memory than `MEMORY`."""
+SPOOL_MEMORY = "100MB"
+SPOOL_THREADS = 2
+"""More threads would need more memory than `SPOOL_MEMORY`."""
 BLOCK_USERS = 100_000
 
 
@@ -25,7 +25,9 @@ class DuckSpool:
         self._open = ExitStack()
         self._column_of: dict[str, str] = {}  # the column of each metric
         with _errors_translated():
-            self._database = self._open.enter_context(scratch_database(MEMORY, threads=THREADS))
+            self._database = self._open.enter_context(
+                scratch_database(SPOOL_MEMORY, threads=SPOOL_THREADS)
+            )
         self._database.execute("CREATE TEMP TABLE spool (user_id VARCHAR)")
 
     def add(self, scores: Scores) -> None:
@@ -79,9 +81,9 @@ def _errors_translated() -> Iterator[None]:
     # Reading the scores also writes temporary files, because it sorts them. A stream of blocks may
     # raise errors of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
-        trouble = room_trouble(str(error)) or file_cause(error)
+        cause = explain_shortage(str(error)) or file_cause(error)
         msg = (
-            f"the scores of the run were not written to temporary files: {trouble}, or set "
+            f"the scores of the run were not written to temporary files: {cause}, or set "
             "keep_scores to a number of users"
         )
         raise OutputError(msg, permanent=False) from None

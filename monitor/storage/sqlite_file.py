@@ -12,7 +12,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from monitor.boundary.files import describe_exposure
+from monitor.boundary.files import describe_readers
 from monitor.model.errors import DatabaseError
 from monitor.model.instants import format_instant, utc_now
 from monitor.storage.database_url import file_of
@@ -53,12 +53,12 @@ def make_private(file: Path) -> None:
         os.close(opened)
 
 
-def exposure(url: URL) -> str | None:
+def describe_file_readers(url: URL) -> str | None:
     """Return a warning if every account of this machine may read the SQLite file, else None."""
     file = file_of(url)
     if file is None:
         return None
-    return describe_exposure(file, "may read users and lists in it", f"chmod o= {file}*")
+    return describe_readers(file, "may read users and lists in it", f"chmod o= {file}*")
 
 
 def find_damage(file: Path) -> list[str]:

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Select, and_, create_engine, event, exists
 from sqlalchemy.engine import URL, Connection, Engine, Row
 from sqlalchemy.exc import SQLAlchemyError
 
-from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble, LeaseLostError
+from monitor.model.errors import ConfigError, DatabaseError, DatabaseErrorKind, LeaseLostError
 from monitor.model.immutable import immutable
 from monitor.model.runs import Lease
 from monitor.storage.column_types import read_document
@@ -109,7 +109,7 @@ class WriterQueue:
     _turns: deque[threading.Event] = field(default_factory=deque)
 
     @contextmanager
-    def turn(self, place: str) -> Iterator[None]:
+    def turn(self, location: str) -> Iterator[None]:
         """Wait until this thread may write. Its turn ends with the ``with`` block.
 
         Raises DatabaseError if the wait is longer than `QUEUE_WAIT_S`.
@@ -121,10 +121,10 @@ class WriterQueue:
         try:
             if not turn.wait(QUEUE_WAIT_S):
                 msg = (
-                    f"{place}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: "
+                    f"{location}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: "
                     "try again"
                 )
-                raise DatabaseError(msg, permanent=False, trouble=DatabaseTrouble.CONFLICT)
+                raise DatabaseError(msg, permanent=False, kind=DatabaseErrorKind.CONFLICT)
             yield
         finally:
             with self._guard:
@@ -239,7 +239,7 @@ class Database:
             ):
                 yield connection
         except DatabaseError as error:
-            if error.trouble is DatabaseTrouble.READ_ONLY:
+            if error.kind is DatabaseErrorKind.READ_ONLY:
                 # A connection to a read-only file stays read-only.
                 self.renew()
             self.on_error(error)

@@ -12,8 +12,8 @@ from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant, format_second
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, Severity
-from monitor.model.urgency import Concern
-from monitor.texts.wording import count_of
+from monitor.model.urgency import Impact
+from monitor.texts.wording import count_of, write_percent
 
 WHOLE_POPULATION = "none, the whole population"
 """The segment of an alert that is about all users of a run."""
@@ -46,7 +46,7 @@ _DUPLICATES_STEP = (
     "with one id."
 )
 
-_FIRST_STEPS: Mapping[FaultKind, str] = {
+FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
     FaultKind.SHARED_LIST: (
         "find out why {arms} falls back to one list. Usual causes: features that these users "
@@ -145,16 +145,16 @@ def write_first_step(kind: FaultKind, arms: Sequence[Arm], *, has_duplicates: bo
     ``has_duplicates`` is whether lists are short because they have duplicates.
     """
     names = " and ".join(f"the {arm}" for arm in arms)
-    step = _DUPLICATES_STEP if has_duplicates else _FIRST_STEPS[kind]
+    step = _DUPLICATES_STEP if has_duplicates else FIRST_STEPS[kind]
     return f"What to do: {step.format(arms=names)}"
 
 
 def write_urgency(
-    severity: Severity, concern: Concern | None = None, *, is_worse: bool = False
+    severity: Severity, impact: Impact | None = None, *, is_worse: bool = False
 ) -> str:
     """Say how soon somebody has to look at a firing alert, and how many users it concerns.
 
-    An urgent alert says whom to call. ``concern`` is None if the number of users is unknown. An
+    An urgent alert says whom to call. ``impact`` is None if the number of users is unknown. An
     incident that became worse is urgent, but not if its severity is info.
     """
     title = severity.capitalize()
@@ -162,40 +162,38 @@ def write_urgency(
     if is_worse and severity is not Severity.INFO:
         users = ""
         owner = "the owner of the arm"
-        if concern is not None:
-            concerned = _write_concern(concern)
+        if impact is not None:
+            concerned = _write_impact(impact)
             users = f" {concerned[:1].upper()}{concerned[1:]}"
-        if concern is not None and concern.arms:
-            owner = _write_owner(concern)
+        if impact is not None and impact.arms:
+            owner = _write_owner(impact)
         return f"Urgent: the incident became worse.{users} Call {owner} now."
-    if concern is None or severity is Severity.INFO:
+    if impact is None or severity is Severity.INFO:
         return f"{title}: {advice}"
-    if concern.is_urgent:
-        return f"Urgent: {_write_concern(concern)} Call {_write_owner(concern)} now."
+    if impact.is_urgent:
+        return f"Urgent: {_write_impact(impact)} Call {_write_owner(impact)} now."
     if severity is Severity.WARNING:
         advice = _ADVICE_BY_USERS
         title += ", not urgent"
-    return f"{title}: {_write_concern(concern)} {advice.capitalize()}"
+    return f"{title}: {_write_impact(impact)} {advice.capitalize()}"
 
 
-def _write_concern(concern: Concern) -> str:
-    if not concern.compared:
+def _write_impact(impact: Impact) -> str:
+    if not impact.compared:
         return "no user could be compared."
-    verb = "is" if concern.users == 1 else "are"
-    about = "about " if concern.is_estimated else ""
-    percent = 100 * concern.share
-    share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
-    users = f"{concern.users:,} of {concern.compared:,} users"
-    if concern.is_excess:
-        users = f"{concern.users:,} more of {concern.compared:,} users than usual"
-    concerned = f"{about}{users} ({share}) {verb} concerned."
-    return f"{concerned} {_PRIVATE}" if concern.is_private else concerned
+    verb = "is" if impact.users == 1 else "are"
+    about = "about " if impact.is_estimated else ""
+    users = f"{impact.users:,} of {impact.compared:,} users"
+    if impact.is_excess:
+        users = f"{impact.users:,} more of {impact.compared:,} users than usual"
+    concerned = f"{about}{users} ({write_percent(impact.share)}) {verb} concerned."
+    return f"{concerned} {_PRIVATE}" if impact.is_private else concerned
 
 
-def _write_owner(concern: Concern) -> str:
-    if len(concern.arms) == 1:
-        return f"the {concern.arms[0]}'s owner"
-    return "the owners of both arms" if concern.arms else "the owner of the arm that failed"
+def _write_owner(impact: Impact) -> str:
+    if len(impact.arms) == 1:
+        return f"the {impact.arms[0]}'s owner"
+    return "the owners of both arms" if impact.arms else "the owner of the arm that failed"
 
 
 def write_contacts(labels: Mapping[str, str]) -> str | None:

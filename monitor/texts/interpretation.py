@@ -14,7 +14,7 @@ from monitor.model.interpretation import (
 )
 from monitor.model.rankings import ALL
 from monitor.model.runs import ArmScore
-from monitor.model.statistics import Lack
+from monitor.model.statistics import ListTrait
 from monitor.texts.wording import count_of
 
 _LIKENESSES: Mapping[Likeness, str] = {
@@ -135,7 +135,7 @@ def write_longer(longest: int, k: int) -> str:
 def write_arm_metric(name: str) -> str:
     """Say why `compare` cannot compute this metric, and what to do."""
     reason = f"{name} measures all lists of one arm, not pairs of lists"
-    if name == Lack.FIRST_DIFFERS:
+    if name == ListTrait.FIRST_DIFFERS:
         reason = f"{name} is no score of a single user"
         return f"{reason}. The share of users with the same first item: -m overlap -k 1"
     return f"{reason}: set it under arm_metrics: in a configuration"

@@ -16,11 +16,13 @@ def write_checked(config: str, comparisons: int, receivers: int, unread: Sequenc
     return f"{valid}, but no lists could be compared for {', '.join(unread)}"
 
 
-def write_database(place: str, schema: str | None) -> str:
+def write_database(location: str, schema: str | None) -> str:
     """Which database was reached, and whether it has tables."""
     if schema is None:
-        return f"{place} has no tables yet: `rankwatch serve` and `rankwatch run-once` create them"
-    return f"{place} can be used (schema {schema})"
+        return (
+            f"{location} has no tables yet: `rankwatch serve` and `rankwatch run-once` create them"
+        )
+    return f"{location} can be used (schema {schema})"
 
 
 def write_first_change(config: str, setting: str, line: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm
-from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedFindings
+from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
 from monitor.texts.run_reasons import write_off_split
 from monitor.texts.wording import count_of
@@ -75,7 +75,7 @@ def write_unpaired(
     return join_sentences(sentences)
 
 
-def write_arms(unpaired: UnpairedFindings) -> list[str]:
+def write_arms(unpaired: UnpairedResults) -> list[str]:
     """Say how many users each arm has, and how many users switched arms."""
     sentences = []
     for arm, users in unpaired.users.items():
@@ -114,7 +114,7 @@ def _write_gap(gap: float) -> str:
     )
 
 
-def write_outcomes(found: UnpairedFindings) -> tuple[str, ...]:
+def write_outcomes(found: UnpairedResults) -> tuple[str, ...]:
     """Say for each outcome which arm has more of it, and how to read this. Empty without any."""
     if not found.outcomes:
         return ()
@@ -147,7 +147,7 @@ def write_preference(mean: float, low: float, high: float, users: int) -> str:
     return f"No arm is clearly preferred: the mean preference is {interval}."
 
 
-def write_split(found: UnpairedFindings) -> tuple[str, ...]:
+def write_split(found: UnpairedResults) -> tuple[str, ...]:
     """Say whether the users are split as planned, and how many users switched arms."""
     evidence = math.exp(min(found.log_e, _MOST_EVIDENCE))
     digits = 0 if evidence >= 1 else 2

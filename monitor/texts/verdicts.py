@@ -17,29 +17,29 @@ from monitor.model.run_reasons import RunReasons
 from monitor.model.statistics import (
     GAPS,
     OF_SIMILARITY,
-    OUTCOMES,
+    OUTCOME_SERIES,
     DerivedMetric,
-    Lack,
+    ListTrait,
     parse_derived,
 )
 from monitor.texts.run_reasons import write_lost_share
 from monitor.texts.wording import count_of
 
-_LACKS = {
-    Lack.MISSING: "gave no list for",
-    Lack.EMPTY: "gave an empty list for",
-    Lack.SHORT: "gave a list shorter than k for",
-    Lack.DUPLICATED: "gave a list with duplicates for",
-    Lack.FAILED: "gave no usable answer for",
-    Lack.SHARED: "gave one and the same list to",
-    Lack.UNCHANGED: "returned an unchanged list for",
-    Lack.EXPOSURE: "changed one item more than other items, for",
-    Lack.SHIFTED: "removed or inserted the first item for",
-    Lack.REVERSED: "reversed the first three items for",
-    Lack.FIRST_DIFFERS: "put another item first for",
-    Lack.IDENTICAL: "answers with the baseline's list for",
-    Lack.ALIKE: "answers with nearly the baseline's list for",
-    Lack.INTERLEAVED: "has the baseline's first items near the top for",
+_TRAITS = {
+    ListTrait.MISSING: "gave no list for",
+    ListTrait.EMPTY: "gave an empty list for",
+    ListTrait.SHORT: "gave a list shorter than k for",
+    ListTrait.DUPLICATED: "gave a list with duplicates for",
+    ListTrait.FAILED: "gave no usable answer for",
+    ListTrait.SHARED: "gave one and the same list to",
+    ListTrait.UNCHANGED: "returned an unchanged list for",
+    ListTrait.EXPOSURE: "changed one item more than other items, for",
+    ListTrait.SHIFTED: "removed or inserted the first item for",
+    ListTrait.REVERSED: "reversed the first three items for",
+    ListTrait.FIRST_DIFFERS: "put another item first for",
+    ListTrait.IDENTICAL: "answers with the baseline's list for",
+    ListTrait.ALIKE: "answers with nearly the baseline's list for",
+    ListTrait.INTERLEAVED: "has the baseline's first items near the top for",
 }
 NOT_CLEARLY_NORMAL = "not clearly normal, so a firing alert does not end"
 """A note on a value that is no breach, but too near to the limit."""
@@ -55,17 +55,17 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
     shown = format_value(*show_values(rule, value, *limits))
     among = count_users(users, segment)
     if isinstance(rule, SimilarityRule):
-        if parse_derived(rule.metric)[0] in GAPS:
+        if parse_derived(rule.metric).derived in GAPS:
             among += " in both arms"
         return f"{name_series(rule.metric, str(rule.statistic))} is {shown} over {among}"
     count, share = round(value * users), rule.share
     percent = "" if value == 1 else f" ({shown} %)"
     if share.arm is None:
         return f"{count:,} of {among} could not be compared{percent}"
-    if share.lack is Lack.REVERSED:
+    if share.trait is ListTrait.REVERSED:
         # The arms' order can be compared only for users with the same first items in both arms.
         among = f"the {among} with the same first three items"
-    return f"the {share.arm} {_LACKS[share.lack]} {count:,} of {among}{percent}"
+    return f"the {share.arm} {_TRAITS[share.trait]} {count:,} of {among}{percent}"
 
 
 _OUTCOMES = {
@@ -78,7 +78,7 @@ _OUTCOMES = {
 def name_series(metric: str, statistic: str) -> str:
     """Name what a rule judges, such as ``mean of rbo(p=0.9)`` or ``self gap of rbo(p=0.9)``."""
     series, of_metric = parse_derived(metric)
-    if series in OUTCOMES:
+    if series in OUTCOME_SERIES:
         return _OUTCOMES[series].format(of_metric)
     if series in GAPS:
         return f"{series.replace('_', ' ')} of {of_metric}"
@@ -154,7 +154,7 @@ def write_breach(
     sentence = f"{shown}, {finding}"
     if not reasons or not isinstance(rule, CoverageRule):
         return sentence, sentence
-    if rule.share.lack not in (Lack.FAILED, Lack.UNPAIRED):
+    if rule.share.trait not in (ListTrait.FAILED, ListTrait.UNPAIRED):
         return sentence, sentence
     reason, headline = write_lost_share(shown, rule.share.arm, counts, reasons)
     return f"{reason}; {finding}", headline
@@ -197,4 +197,4 @@ def _side_of(value: float, limit: float) -> int:
 
 def _write_question(rule: CoverageRule) -> str:
     """Return the first question to ask about lists of this kind."""
-    return _QUESTIONS.get(rule.share.lack, "")
+    return _QUESTIONS.get(rule.share.trait, "")

@@ -22,16 +22,16 @@ from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
 from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
-from monitor.web.pages.parameters import Slot, Text, describe_path, describe_query, read_query
+from monitor.web.pages.parameters import QueryText, Slot, describe_path, describe_query, read_query
 from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
-from monitor.web.server import PLAIN_HEADERS, USER
+from monitor.web.server import CLIENT_NAME, PLAIN_HEADERS
 
 _MOST_BYTES = 16_384
 
 _LONGEST_COMMENT = 500
 _QUOTED = 40  # an error quotes at most this many characters of a field
 _SILENCE_ID = re.compile("[0-9]{1,18}")
-OUTCOMES = {
+FORM_RESULTS = {
     "acknowledge": "Acknowledged. No more messages about it are sent until it ends.",
     "resolve": "Resolved. A new alert fires if the next run breaks the rule again.",
     "silence": "Silenced. Alerts that still fire when the silence ends are sent then.",
@@ -56,25 +56,25 @@ class FormTokens:
 
     key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
-    def issue(self, user: str, issued: str) -> str:
-        """Return the token of a form for this user. ``issued`` is the current time in ISO 8601."""
-        signed = f"{issued}~{user}".encode()
+    def issue(self, user: str, now: str) -> str:
+        """Return the token of a form that is shown to this user. ``now`` is in ISO 8601."""
+        signed = f"{now}~{user}".encode()
         signature = hashlib.blake2b(signed, key=self.key, digest_size=32).hexdigest()
-        return f"{issued}~{signature}"
+        return f"{now}~{signature}"
 
     def verify(self, token: str, user: str) -> datetime:
         """Return when the form with this token was shown to the user.
 
         Raises ForbiddenError if the token is wrong.
         """
-        issued, _, _ = token.partition("~")
-        right_token = self.issue(user, issued)
+        shown_at, _, _ = token.partition("~")
+        right_token = self.issue(user, shown_at)
         if not hmac.compare_digest(token.encode(), right_token.encode()):
             raise ForbiddenError(
                 "another user or another daemon made this form, or the daemon was restarted since "
                 "then: load the page of the form again",
             )
-        return datetime.fromisoformat(issued)
+        return datetime.fromisoformat(shown_at)
 
 
 def require_user(request: Request) -> str:
@@ -82,7 +82,7 @@ def require_user(request: Request) -> str:
 
     Raises ForbiddenError if nobody had to authenticate, or if the request is from another site.
     """
-    user: str | None = request.scope[USER]
+    user: str | None = request.scope[CLIENT_NAME]
     if user is None:
         raise ForbiddenError(
             "changes need a web configuration file with basic_auth_users or verified client "
@@ -123,18 +123,19 @@ async def read_form(request: Request) -> Mapping[str, str]:
 class Form:
     """A form that a user sent.
 
-    ``key`` is the key of the incident whose page has the form. It is empty on the page of all
-    incidents.
+    - ``shown_at`` is when the page with the form was shown to the user.
+    - ``incident`` is the key of the incident whose page has the form. It is empty on the page of
+      all incidents.
     """
 
     user: str
-    issued: datetime
-    key: str
+    shown_at: datetime
+    incident: str
     fields: Mapping[str, str]
 
 
 def execute_form(site: Site, form: Form) -> str:
-    """Execute the form. Returns the outcome, which is a key of `OUTCOMES`.
+    """Execute the form. Returns the outcome, which is a key of `FORM_RESULTS`.
 
     The field ``do`` names the action. Raises ConfigError if a field is wrong.
     """
@@ -146,7 +147,7 @@ def execute_form(site: Site, form: Form) -> str:
     signed = Signature(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
-        return start.incident == form.key
+        return start.incident == form.incident
 
     if action == "silence":
         return _store_silence(site, form, signed)
@@ -175,16 +176,16 @@ def _store_silence(site: Site, form: Form, signed: Signature) -> str:
     # A browser may send a form twice. The second one changes nothing, because it finds the silence
     # of the first one: forms are executed one at a time, by the process that showed them.
     alerts = site.store.alerts
-    for stored in alerts.silences(ending_after=form.issued):
+    for stored in alerts.silences(ending_after=form.shown_at):
         if (
-            stored.created_at >= form.issued
+            stored.created_at >= form.shown_at
             and stored.author == silence.author
             and stored.matchers == silence.matchers
             and stored.comment == silence.comment
         ):
             return "nothing"
-    added = alerts.add_silence(silence)
-    unmatched = find_unmatched_silences([added], alerts.states(), site.comparisons())
+    stored_silence = alerts.add_silence(silence)
+    unmatched = find_unmatched_silences([stored_silence], alerts.states(), site.comparisons())
     return "unmatched" if unmatched else "silence"
 
 
@@ -248,11 +249,11 @@ class GateQuery(BaseModel, extra="forbid"):
         float, Field(gt=0, lt=1, description="The accepted probability of each wrong verdict.")
     ] = 0.01
     metric: Annotated[
-        Text | None,
+        QueryText | None,
         Field(description="The metric to judge. By default the comparison's first."),
     ] = None
     segments: Annotated[
-        tuple[Text, ...],
+        tuple[QueryText, ...],
         BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
         Field(
             alias="segment",

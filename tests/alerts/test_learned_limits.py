@@ -14,7 +14,7 @@ from monitor.alerts.verdicts import Reading, judge_reading
 from monitor.model.alerts import Expectation, Outcome, State
 from monitor.model.rankings import Arm
 from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
-from monitor.model.runs import ArmScore, Findings, RunStatus
+from monitor.model.runs import ArmScore, MeasuredRun, RunStatus
 from monitor.pipeline.judgement import Rejudgement
 from tables import cells
 
@@ -34,7 +34,7 @@ def expectation(**changes):
     return Expectation(**{**base, **changes})
 
 
-OK = Findings(slot=SLOT, status=RunStatus.OK)
+OK = MeasuredRun(slot=SLOT, status=RunStatus.OK)
 
 
 def verdict(watched, value, expected):

@@ -213,8 +213,8 @@ def test_drift_is_held_while_nothing_can_be_said_of_it_and_users_without_a_list_
 ):
     both = START, condition(statistic)
     assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
-    for lack, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
-        coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=lack)
+    for trait, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
+        coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=trait)
         assert decide(coverage, lasting=(coverage, both[1]))[0][0] is (HELD if is_held else SENT)
     muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
     sent = (

@@ -19,7 +19,7 @@ from monitor.model.rules import (
     StandstillRule,
 )
 from monitor.model.runs import ArmScore, RunStatus
-from monitor.model.statistics import TRAITS, CoverageShare, Lack
+from monitor.model.statistics import MEASURED_TRAITS, CoverageShare, ListTrait
 from tables import cells
 
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
@@ -152,15 +152,17 @@ def test_unchanged_lists_are_judged_where_others_changed(row):
     ) - {"-"}
 
 
-def verdict(lack, *scores, status=RunStatus.OK):
-    watched = coverage_rule(f"{lack}(candidate)", threshold=0.05, segments="each", min_users=30)
+def verdict(trait, *scores, status=RunStatus.OK):
+    watched = coverage_rule(f"{trait}(candidate)", threshold=0.05, segments="each", min_users=30)
     (state, *_), _ = evaluate(comparison(rules=(watched,)), arm_scores=scores, status=status)
     return state.outcome, state.reason
 
 
 def test_a_share_of_lists_with_a_trait_is_judged_in_users():
-    score = ArmScore(segment="all", arm=Arm.CANDIDATE, metric=Lack.SHARED.value, value=0.2, n=2000)
-    assert verdict(Lack.SHARED, score) == (
+    score = ArmScore(
+        segment="all", arm=Arm.CANDIDATE, metric=ListTrait.SHARED.value, value=0.2, n=2000
+    )
+    assert verdict(ListTrait.SHARED, score) == (
         Outcome.BREACH,
         (
             "the candidate gave one and the same list to 400 of 2,000 users (20 %), more than the "
@@ -171,11 +173,11 @@ def test_a_share_of_lists_with_a_trait_is_judged_in_users():
 
 def test_what_cannot_be_told_says_why():
     untold = "rules on `frozen` judge this arm, since it changed too few lists"
-    assert verdict(Lack.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
+    assert verdict(ListTrait.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)
     few = "only 20 users could be checked, fewer than the 30 needed"
-    assert verdict(Lack.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)
-    assert verdict(Lack.SHARED) == (Outcome.NO_DATA, "there are no comparable lists")
-    assert verdict(Lack.SHARED, status=RunStatus.FAILED)[0] is Outcome.ERROR
+    assert verdict(ListTrait.UNCHANGED, unchanged("all", 2, 20)) == (Outcome.TOO_FEW, few)
+    assert verdict(ListTrait.SHARED) == (Outcome.NO_DATA, "there are no comparable lists")
+    assert verdict(ListTrait.SHARED, status=RunStatus.FAILED)[0] is Outcome.ERROR
 
 
 COUNTS = {
@@ -190,7 +192,7 @@ ROW = CoverageRow(segment="all", asked=704, paired=654, users_by_reason=COUNTS)
 
 def test_a_share_prints_whose_and_is_of_the_candidate_where_no_arm_is_named():
     for name in ("missing", " missing( candidate ) ", "missing(candidate)"):
-        assert CoverageShare.parse(name) == CoverageShare(Lack.MISSING, Arm.CANDIDATE)
+        assert CoverageShare.parse(name) == CoverageShare(ListTrait.MISSING, Arm.CANDIDATE)
     for name in ("missing(candidate)", "missing(baseline)", "unpaired"):
         assert str(CoverageShare.parse(name)) == name
 
@@ -205,7 +207,10 @@ def test_what_is_no_share_is_refused_with_all_there_are():
 
 
 def test_every_reason_is_counted_by_exactly_one_share_of_an_arm_but_that_rankwatch_itself_was_too_slow():
-    shares = [CoverageShare(lack, Arm.BASELINE) for lack in set(Lack) - TRAITS - {Lack.UNPAIRED}]
+    shares = [
+        CoverageShare(trait, Arm.BASELINE)
+        for trait in set(ListTrait) - MEASURED_TRAITS - {ListTrait.UNPAIRED}
+    ]
     for reason in CoverageReason:
         row = CoverageRow(
             segment="all", asked=10, paired=5, users_by_reason={(Arm.BASELINE, reason): 3}

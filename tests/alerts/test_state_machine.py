@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import factories
 from factories import DAY, SLOT, comparison, rule, transition
-from monitor.alerts.state_machine import INSTALLATION, Evaluation, advance, retire_alerts
+from monitor.alerts.state_machine import INSTALLATION_LABEL, Evaluation, advance, retire_alerts
 from monitor.model.alerts import Outcome, State, Verdict
 from monitor.model.rules import Severity
 from tables import cells
@@ -106,7 +106,7 @@ def test_the_key_of_a_firing_follows_from_its_segment_and_slot_and_its_installat
         state, _ = advance(rule(for_runs=1, labels=labels or {}), BREACH, None, looked)
         return state.dedup_key
 
-    shop = {INSTALLATION: "shop-eu"}
+    shop = {INSTALLATION_LABEL: "shop-eu"}
     named = key(installation="b", labels=shop)
     assert len({key(), key("x=y"), key(installation="a"), key(installation="b"), named}) == 5
     # Where there is a name it alone counts.

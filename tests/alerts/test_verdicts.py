@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import findings, rule, summary
+from factories import measured_run, rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading, read_similarity
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import Expectation, Outcome, Verdict
@@ -17,7 +17,7 @@ from tables import cells
 
 
 def judge_similarity(watched, found, status=RunStatus.OK, *, segment="all", reason=None):
-    run = findings(status=status, run_reason=reason)
+    run = measured_run(status=status, run_reason=reason)
     return judge_reading(watched, read_similarity(watched, segment, run, found), None, run)
 
 

@@ -20,13 +20,8 @@ from monitor.measures.arm_metrics import (
     measure_arms,
     parse_arm_metric,
 )
-from monitor.measures.kernels.exposure import (
-    churn,
-    compact_codes,
-    count_items,
-    gini,
-    kolmogorov_smirnov,
-)
+from monitor.measures.kernels.exposure import churn, count_items, gini, kolmogorov_smirnov
+from monitor.measures.kernels.item_codes import compact_codes
 from monitor.model.errors import MetricError
 from monitor.model.rankings import Arm, ByArm
 from tables import cells

@@ -24,7 +24,7 @@ from monitor.model.rankings import Arm, PairBatch
 from monitor.model.rules import Keep
 from monitor.pipeline.user_batches import take_table
 from monitor.statistics.attribution.changes import (
-    CHANGES,
+    ALL_CHANGES,
     OwnLists,
     PairChanges,
     classify_changes,
@@ -33,8 +33,9 @@ from monitor.statistics.attribution.changes import (
     share_kinds,
 )
 from monitor.statistics.attribution.habits import Habit, bin_lists, find_outlying_bins, least_share
-from monitor.statistics.attribution.hypotheses import Scene, find_suspicions
+from monitor.statistics.attribution.hypotheses import find_hypotheses
 from monitor.statistics.attribution.parts import Parts
+from monitor.statistics.attribution.scene import Scene
 from pipeline.canned import ran, users
 from tables import cells
 
@@ -148,11 +149,11 @@ KINDS = """
 
 @pytest.mark.parametrize(("pair", "kind"), cells(KINDS))
 def test_a_pair_is_of_the_kind_that_a_person_would_say(pair, kind):
-    assert CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
+    assert ALL_CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
 
 
 def kinds(*changes):
-    return np.array([CHANGES.index(change) for change in changes], dtype=np.int8)
+    return np.array([ALL_CHANGES.index(change) for change in changes], dtype=np.int8)
 
 
 def show(row):
@@ -387,7 +388,7 @@ def test_lists_that_all_became_a_little_more_alike_are_told_of_all_users():
     scene = Scene(
         batch=now, segments={"all": np.arange(120)}, coverage=(), changes=changes, is_rise=True
     )
-    (alike,) = [each for each in find_suspicions(scene) if each.kind is FaultKind.ALIKE]
+    (alike,) = [each for each in find_hypotheses(scene) if each.kind is FaultKind.ALIKE]
     assert (alike.arm, alike.hit.all()) == (Arm.CANDIDATE, True)  # type: ignore[comparison-overlap]
     assert alike.detail == {"is_more_alike": 1.0}
 

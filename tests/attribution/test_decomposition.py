@@ -11,7 +11,7 @@ from monitor.model.explanation import DropPart
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import (
-    OTHERS,
+    OTHER_SEGMENTS,
     decompose_drop,
     find_place,
     rows_of_place,
@@ -83,9 +83,12 @@ def test_without_segments_the_drop_is_that_of_all_whatever_a_dimension_is_called
 
 
 def test_users_of_no_segment_are_taken_together_with_those_of_one_that_bears_the_name():
-    segments = {"c=DE": np.array([0]), f"c={OTHERS}": np.array([1])}
+    segments = {"c=DE": np.array([0]), f"c={OTHER_SEGMENTS}": np.array([1])}
     found = decompose(np.ones(4), changes_of(np.array([0.0, 1.0, 1.0, 0.0])), segments)
-    assert {fall.segment: fall.share for fall in found.falls} == {"c=DE": 0.25, f"c={OTHERS}": 0.75}
+    assert {fall.segment: fall.share for fall in found.falls} == {
+        "c=DE": 0.25,
+        f"c={OTHER_SEGMENTS}": 0.75,
+    }
 
 
 FALLS = """

@@ -33,7 +33,7 @@ from deploy.shipped import (
 from monitor.export.series import SERIES
 from monitor.model.rules import OF_UNPAIRED, Severity
 from monitor.model.urgency import URGENT_SHARE
-from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
+from monitor.service.daemon.outage import DATABASE_AWAY
 from monitor.settings.comparison_options import CONDITION_ALERTS
 from monitor.settings.configuration import Settings
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE, RUNBOOKS, runbook_of

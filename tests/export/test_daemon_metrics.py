@@ -12,7 +12,7 @@ from export.page import scraped
 from monitor.export import exposition
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import SERIES, SeriesKind
-from monitor.model.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
+from monitor.model.errors import DatabaseErrorKind, DeliveryError, DeliveryErrorKind
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 
@@ -98,11 +98,11 @@ def test_troubles_jumps_restarts_deliveries_and_pings_are_at_zero_before_the_fir
         clock_jumps_total 0
     """)
 
-    publisher.database_failed(DatabaseTrouble.DISK)
+    publisher.database_failed(DatabaseErrorKind.DISK)
     publisher.count("clock_jumps_total")
     publisher.count("watchdog_restarts_total", "run")
     for receiver, ping in (("pager", "ping"), ("gone", "gone")):
-        publisher.count("delivery_errors_total", receiver, DeliveryTrouble.RATE_LIMITED)
+        publisher.count("delivery_errors_total", receiver, DeliveryErrorKind.RATE_LIMITED)
         publisher.count("pings_total", ping, "sent")
     assert "gone" not in scraped(publisher).text
     assert not scraped(publisher).lacks("""
@@ -126,8 +126,8 @@ unreachable  {"permanent": false}
 
 @pytest.mark.parametrize("line", KINDS.strip().splitlines())
 def test_every_delivery_error_is_of_one_kind(line):
-    trouble, told = line.split(maxsplit=1)
-    assert DeliveryError("no", **json.loads(told)).trouble == trouble
+    kind, told = line.split(maxsplit=1)
+    assert DeliveryError("no", **json.loads(told)).kind == kind
 
 
 def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(clock):

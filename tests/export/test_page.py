@@ -14,7 +14,7 @@ from export.page import ALERT, scraped
 from monitor.export.exposition import write_families
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
 from monitor.export.series import SERIES, SeriesKind
-from monitor.model.errors import DatabaseTrouble
+from monitor.model.errors import DatabaseErrorKind
 from servers import require
 
 PROMETHEUS_2 = (
@@ -164,7 +164,7 @@ def publisher(clock):
 
 
 def lose(publisher):
-    publisher.database_failed(DatabaseTrouble.UNREACHABLE)
+    publisher.database_failed(DatabaseErrorKind.UNREACHABLE)
     publisher.show("database_up", 0)
 
 
@@ -207,11 +207,11 @@ def test_failures_of_less_than_a_minute_leave_no_gap(publisher, clock):
 def test_more_failures_do_not_begin_the_minute_anew_and_a_conflict_among_writers_puts_nothing_in_doubt(
     publisher, clock
 ):
-    publisher.database_failed(DatabaseTrouble.CONFLICT)
+    publisher.database_failed(DatabaseErrorKind.CONFLICT)
     clock.seconds = SHOWN_UNCONFIRMED_S
     assert is_state_shown(publisher)
     for _ in range(7):
-        publisher.database_failed(DatabaseTrouble.UNREACHABLE)
+        publisher.database_failed(DatabaseErrorKind.UNREACHABLE)
         clock.seconds += 10
     assert not is_state_shown(publisher)
 

@@ -11,14 +11,14 @@ from kernels import reference
 from kernels.conftest import constants
 from monitor.measures.kernels import align
 from monitor.measures.kernels.engines import choice
-from monitor.measures.kernels.engines.choice import MAX_K, VARIABLE, Engines
+from monitor.measures.kernels.engines.choice import ENGINE_VARIABLE, MAX_K, Engines
 from monitor.model.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
 def nothing_compiled(monkeypatch):
     """Nobody asks for an engine, and nothing is compiled."""
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(ENGINE_VARIABLE, raising=False)
     monkeypatch.setattr(choice, "load_compiled", lambda: choice)
 
 
@@ -37,9 +37,9 @@ def test_much_work_loads_machine_code_for_good():
 
 def test_an_engine_asked_for_is_there_at_once_however_much_there_is_to_do(monkeypatch):
     for engine, expected in (("numpy", None), ("numba", choice)):
-        monkeypatch.setenv(VARIABLE, engine)
+        monkeypatch.setenv(ENGINE_VARIABLE, engine)
         assert [Engines(worth_loading=0).compiled(work) for work in (0, 10**15)] == [expected] * 2
-    monkeypatch.setenv(VARIABLE, "numbat")
+    monkeypatch.setenv(ENGINE_VARIABLE, "numbat")
     with pytest.raises(
         ConfigError, match=r"^RANKWATCH_ENGINE=numbat: set it to one of auto, numpy, numba$"
     ):
@@ -62,10 +62,10 @@ def test_where_there_can_be_no_machine_code_numba_is_an_error_and_auto_is_numpy(
 ):
     monkeypatch.setattr(place, *obstacle)
 
-    monkeypatch.setenv(VARIABLE, "auto")
+    monkeypatch.setenv(ENGINE_VARIABLE, "auto")
     process = Engines(worth_loading=0)
     assert [process.compiled(1) for _ in range(2)] == [None, None]
-    monkeypatch.setenv(VARIABLE, "numba")
+    monkeypatch.setenv(ENGINE_VARIABLE, "numba")
     with pytest.raises(ConfigError, match=message):
         Engines().compiled()
 

@@ -34,8 +34,8 @@ def test_pad_equals_plain_python_and_leaves_the_codes_as_they_are(
     codes = np.array([*itertools.chain(*lists)], dtype=dtype)
     before = codes.copy()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ragged, "_ALL_PAIRS_MAX_K", all_pairs_max_k)
-        patch.setattr(ragged, "_BLOCK_CELLS", block_cells)
+        patch.setattr(ragged, "_LOOP_MAX_K", all_pairs_max_k)
+        patch.setattr(ragged, "BLOCK_CELLS", block_cells)
         padded, lengths, had_duplicates = pad(codes, offsets, k)
 
     kept = [list(dict.fromkeys(row[:k])) for row in lists]

@@ -48,7 +48,7 @@ def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm():
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("k", reference.SHORT)
 def test_every_measure_is_its_definition_however_the_pairs_are_cut(k, even, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK_CELLS", 100)
+    monkeypatch.setattr(module, "BLOCK_CELLS", 100)
     definitions = {
         "cg({})": slow.cg,
         "recall({})": slow.recall,

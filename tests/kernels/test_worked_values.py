@@ -15,7 +15,9 @@ from kernels import reference, reference_rbo
 from kernels.conftest import in_each_way
 from kernels.reference import padded, with_weights
 from monitor.measures.kernels import align
-from monitor.measures.kernels.exposure import (
+from monitor.measures.kernels.exposure import weigh_changes
+from monitor.measures.kernels.kendall.weighted import rank_tied
+from monitor.measures.kernels.list_traits import (
     first_differs,
     flag_similar_lists,
     is_identical,
@@ -23,9 +25,7 @@ from monitor.measures.kernels.exposure import (
     is_unchanged,
     largest_group,
     number_repeated,
-    weigh_changes,
 )
-from monitor.measures.kernels.kendall.weighted import rank_tied
 from monitor.measures.kernels.sets import common_by_chance
 from monitor.measures.metrics import parse
 from tables import cells

@@ -14,7 +14,7 @@ from kernels import reference_relevance as slow
 from metrics import known_pairs
 from monitor.measures import metrics
 from monitor.measures.kernels import alignment
-from monitor.measures.kernels.engines.choice import VARIABLE
+from monitor.measures.kernels.engines.choice import ENGINE_VARIABLE
 from monitor.measures.kernels.rbo.untied import rbo_weight
 from monitor.measures.metrics import METRICS as REGISTRY
 from monitor.measures.metrics import expected_by_chance, parse, score_all
@@ -225,9 +225,9 @@ def test_a_pair_alone_scores_the_same_bits_as_among_others():
 )
 def test_neither_engine_nor_number_of_threads_changes_a_bit(engine, monkeypatch):
     batch = reference.batch(reference.draw(300, 4, even=False, lengths=(52,)))
-    monkeypatch.setenv(VARIABLE, "numpy")
+    monkeypatch.setenv(ENGINE_VARIABLE, "numpy")
     expected = score_all(batch, METRICS, threads=1)
-    monkeypatch.setenv(VARIABLE, engine)
+    monkeypatch.setenv(ENGINE_VARIABLE, engine)
     monkeypatch.setattr(alignment, "BLOCK_CELLS", 1_000)
 
     for threads in (1, 2, 5):

@@ -8,7 +8,7 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, HeldClock, comparison, rule
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.model.errors import DeliveryError, DeliveryTrouble
+from monitor.model.errors import DeliveryError, DeliveryErrorKind
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
 from monitor.pipeline.delivery import CLAIM, RESEND_ENDS_FOR, OutboxSender, deliver_all
@@ -179,7 +179,7 @@ def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(scene):
     assert scene.deliver().dropped == 1
     assert (scene.receiver.sent, scene.owed()) == ([], 0)
     assert scene.publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
-    assert scene.publisher.troubles == {("fake", DeliveryTrouble.REFUSED): 1}
+    assert scene.publisher.troubles == {("fake", DeliveryErrorKind.REFUSED): 1}
 
 
 @pytest.mark.parametrize("errors", [[REFUSED], [SILENT, REFUSED]])
@@ -272,7 +272,7 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
 def test_what_was_told_is_told_again_by_incidents_while_it_fires_and_once_ended_for_five_minutes(
     scene, monkeypatch
 ):
-    monkeypatch.setattr("monitor.pipeline.delivery._LARGEST_GROUP", 5)
+    monkeypatch.setattr("monitor.pipeline.due_messages._LARGEST_GROUP", 5)
     both = [replace(EACH, name=name) for name in ("feed", "shop")]
     for watched in both:
         scene.fire(watched=watched, segments=SEGMENTS)
@@ -322,7 +322,7 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_count
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
         scene.outlet(again).resend_alerts()
-    assert scene.publisher.troubles == {("again", DOWN.trouble): 1}
+    assert scene.publisher.troubles == {("again", DOWN.kind): 1}
     assert scene.publisher.counts["again", "sent"] == 1
     assert scene.outlet(again).resend_alerts() == 1
     assert scene.publisher.counts["again", "sent"] == 2

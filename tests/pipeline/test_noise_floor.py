@@ -36,8 +36,14 @@ def means(result):
 
 def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user():
     asked = users("a", "b", "c", country=["UK", "DE", "UK"])
-    again = Canned(pull("a:4321 b:5679"))  # nothing of c, whose excess is not known
-    result = ran(FLOORED, "a:1234 b:5678 c:1234", "a:1239 b:6501 c:1234", asked, again=again)
+    second_baseline = Canned(pull("a:4321 b:5679"))  # nothing of c, whose excess is not known
+    result = ran(
+        FLOORED,
+        "a:1234 b:5678 c:1234",
+        "a:1239 b:6501 c:1234",
+        asked,
+        second_baseline=second_baseline,
+    )
 
     found = means(result)
     assert (result.status, result.reason) == (RunStatus.OK, None)
@@ -80,12 +86,12 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
 def test_what_cannot_be_had_costs_what_needs_it_and_not_the_run_which_says_so(
     monkeypatch, answer, reason
 ):
-    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
+    monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
     watched = changed(
         WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=timedelta(seconds=1)
     )
     more: dict[str, Any] = {
-        "again": Canned(answer),
+        "second_baseline": Canned(answer),
         "weights": CannedWeights(answer),
         "titles": CannedTitles(answer),
     }
@@ -227,7 +233,7 @@ def answers(*, last=4, changed=0, came=PLACES, age=nan, ids=nan):
 
 def measured(first, second, candidate=None, overlaps=()):
     asked, memory = candidate or answers(last=9), Memory(floor_overlaps=overlaps)
-    return ran(SERVED, first, asked, users(*MANY), memory=memory, again=Canned(second))
+    return ran(SERVED, first, asked, users(*MANY), memory=memory, second_baseline=Canned(second))
 
 
 ANSWERS: dict[str, dict[str, Any]] = {

@@ -1,6 +1,7 @@
 """A fault that heals teaches nothing: when it comes back, the default rules fire as though it came for the first time."""
 
 from collections import deque
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from factories import DAY, HOUR, MINUTE, SLOT
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import State
-from monitor.model.memory import PastRun
+from monitor.model.memory import Lessons, LessonTopic, PastRun
+from monitor.model.rankings import ALL
+from monitor.model.rules import is_learned, judged_series
 from monitor.pipeline.judgement import Rejudgement
+from monitor.pipeline.rule_series import RuleSeries, read_lessons
 from published import record
 from settings.minimal import MINIMAL, comparison_of
 
@@ -41,6 +45,17 @@ def measure(what, run, *, is_ill):
     )
 
 
+def remember(what, run):
+    """What later runs learn from a healthy run. Each rule stores what it measured, as in a daemon."""
+    past = PastRun(slot=run.slot, summaries=run.summaries, states={})
+    series = [RuleSeries(rule, ALL) for rule in what.judging.rules if is_learned(rule)]
+    numbers = np.stack(astuple(read_lessons(series, [past])))
+    topics = tuple(
+        LessonTopic(each.rule.alert, judged_series(each.rule), (ALL,)) for each in series
+    )
+    return replace(past, lessons=Lessons(topics=topics, numbers=numbers[:, 0]))
+
+
 def fired(every, faults):
     """For each of these faults, the alerts that fire after any of its runs."""
     seconds = int(every.total_seconds())
@@ -53,7 +68,7 @@ def fired(every, faults):
         is_ill = any(run in fault for fault in faults)
         found = record(start + run * every, *measure(what, run, is_ill=is_ill))
         if run < LEARNED:
-            past = PastRun(slot=found.slot, summaries=found.summaries, states={})
+            past = remember(what, found)
             rejudging.past.setdefault(found.config_hash, deque()).append(past)
             continue
         rejudging.judge(found)

@@ -15,7 +15,7 @@ from monitor.model.memory import Memory
 from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm, CoverageReason, Traces
 from monitor.model.rules import Keep, Learning
-from monitor.model.runs import EvidenceKind, Findings, RunStatus
+from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus
 from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -75,7 +75,7 @@ def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default():
         keep_lists=Keep.ALL,
     )
     result = ran(full, traced, traced, relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
-    names = [each.name for each in fields(Findings)]
+    names = [each.name for each in fields(MeasuredRun)]
     unset = [name for name in names if getattr(result, name) in (None, False, (), {})]
     # The run is ok and paired, and nothing is odd about its ids.
     assert unset == ["reasons", "unpaired", "id_mismatches"]
@@ -232,7 +232,7 @@ def test_a_run_says_what_is_another_in_it_than_in_the_last_one_and_no_word_of_an
 
 
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch):
-    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
+    monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
     hung = threading.Event()
     result = ran(comparison(k=2, deadline=timedelta(seconds=1)), "a:12", hung)
     hung.set()

@@ -12,7 +12,7 @@ from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule, Direction, Keep
-from monitor.model.runs import Findings, RunStatus
+from monitor.model.runs import MeasuredRun, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
 from monitor.pipeline.run_explanation import choose_metric
 from monitor.receivers.message.safe_text import cause_of
@@ -24,7 +24,7 @@ SAME = {name: [1, 2, 3] for name in NAMES}
 OTHER = {name: [7, 8, 9] if name in NAMES[:40] else [1, 2, 3] for name in NAMES}
 TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2, keep_lists=Keep.ALL)
 COUNTRIES = ["DE"] * 40 + ["UK"] * 40
-UNMEASURED = Findings(slot=SLOT)
+UNMEASURED = MeasuredRun(slot=SLOT)
 
 
 def run(candidate, what=TWO, memory=None, **more):

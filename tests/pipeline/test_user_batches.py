@@ -18,8 +18,8 @@ from monitor.model.errors import SourceError, UserDataError
 from monitor.model.memory import Memory
 from monitor.model.rankings import CoverageReason
 from monitor.model.rules import Keep
-from monitor.model.runs import EvidenceKind, Findings
-from monitor.model.statistics import TRAITS, NoiseFloor
+from monitor.model.runs import EvidenceKind, MeasuredRun
+from monitor.model.statistics import MEASURED_TRAITS, NoiseFloor
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import draw_panel, pull_all
 from monitor.pipeline.run_measurement import measure_slot
@@ -42,7 +42,7 @@ EVERYTHING = comparison(
             "self_churn",
             "score_shift",
         ],
-        *sorted(TRAITS),
+        *sorted(MEASURED_TRAITS),
     ),
     rules=(
         rule(metric="rbo(p=0.9)", statistic="share_below(0.4)"),
@@ -84,7 +84,7 @@ def world(spell):
         lists_of(1, spell, ASKED),
         lists_of(2, spell, ASKED),
         users(*ASKED, country=country, device=rng.choice(["tv", "web"], len(ASKED)).tolist()),
-        again=Canned(lists_of(3, spell, ASKED)),
+        second_baseline=Canned(lists_of(3, spell, ASKED)),
         weights=CannedWeights({spell(item): 1.0 + item for item in range(38)}),
         relevance=CannedRelevance({SLOT: grades}),
     )
@@ -123,7 +123,7 @@ NOT_FOUND = {"stage_seconds", "pull_seconds", "gap_s"}
 
 def require_same(found, whole, *but):
     assert (found.left_out, found.notes) == (whole.left_out, whole.notes)
-    for each in fields(Findings):
+    for each in fields(MeasuredRun):
         if each.name not in {*NOT_FOUND, *but}:
             assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), (
                 each.name
@@ -149,7 +149,7 @@ class MeasuredThere:
     The parts come back in pairs, the last ones first.
     """
 
-    lacks = ()
+    unread_inputs = ()
     unreadable = ()
 
     def __init__(self, asked, plan):
@@ -175,12 +175,12 @@ def test_bytes_that_hold_no_part_are_refused():
 
 
 def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so():
-    whole, found, again = (
+    whole, found, second_baseline = (
         measure(batch, sampled, int) for batch, sampled in ((300, 300), (300, 100), (50, 100))
     )
 
     assert (found.run.summaries, found.coverage) == (whole.run.summaries, whole.coverage)
-    require_same(again, found, "scores")
+    require_same(second_baseline, found, "scores")
     explained, split = found.run.explanation, found.run.split
     assert 70 < split.asked < 130
     assert explained.sentence.endswith(f"(seen in a sample of {split.asked} of 300 users)")

@@ -12,7 +12,7 @@ from monitor.boundary.redaction import origin
 from monitor.model.errors import DeliveryError
 from monitor.model.instants import retry_after_s
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
-from monitor.receivers.http_transport import MAX_BODY_BYTES
+from monitor.receivers.http_transport import MAX_ANSWER_BYTES
 from servers import free_port, hanging_name, webhook
 from servers.daemon import wait_for
 
@@ -83,7 +83,7 @@ def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in
     collector.replies.extend([webhook.trickle_body, trickle_chunk_size])
     answers += [post(collector.url, timeout_s=1) for _ in range(2)]
     assert [(each.status, each.body) for each in answers] == [
-        *((400, b"invalid"), (200, b"x" * MAX_BODY_BYTES), (200, None), (200, None), (200, None))
+        *((400, b"invalid"), (200, b"x" * MAX_ANSWER_BYTES), (200, None), (200, None), (200, None))
     ]
 
 

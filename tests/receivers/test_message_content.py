@@ -50,7 +50,7 @@ from monitor.receivers.pagerduty import pagerduty_events
 from monitor.receivers.slack import headline_of, slack_body
 from monitor.receivers.webhook import webhook_body
 from monitor.service.composition import open_wiring
-from monitor.service.daemon.outage import ALERT as DATABASE_AWAY
+from monitor.service.daemon.outage import DATABASE_AWAY
 from monitor.settings.configuration import Settings
 from monitor.texts.actions import NEW_LEVEL, write_urgency
 

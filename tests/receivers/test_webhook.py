@@ -10,7 +10,7 @@ from json_keys import read_listed
 from messages import BRITISH, END, ENDED, FIRING, INCIDENT, LABELS, SEEN, START, message, send
 from monitor.model.notifications import message_key
 from monitor.receivers import verify_signature
-from monitor.receivers.webhook import MAX_BYTES
+from monitor.receivers.webhook import MAX_WEBHOOK_BYTES
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
 
@@ -106,7 +106,7 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
     assert alerts[0]["labels"]["segment"] == "all"  # all users stand for the segments
     assert list(alerts[-1]["annotations"]) == ["dedup_key"]
     assert (len(alerts) + left_out, len(alerts) > 25) == (1001, True)
-    assert 15_000 < len(collector.requests[-1].body) <= MAX_BYTES
+    assert 15_000 < len(collector.requests[-1].body) <= MAX_WEBHOOK_BYTES
 
     few = posted(collector, message(*many[:4], FIRING))
     assert [len(alert["annotations"]) > 10 for alert in few["alerts"]] == [True] * 5

@@ -18,7 +18,7 @@ import yaml
 
 from factories import transition
 from monitor.model.alerts import RootCause
-from monitor.model.errors import DatabaseTrouble
+from monitor.model.errors import DatabaseErrorKind
 from monitor.model.notifications import Message
 from monitor.model.rules import Condition
 from monitor.receivers.message.content import content_of
@@ -173,7 +173,7 @@ def _database_away():
         reason=(
             f"{place} cannot be reached: check that the server runs, and host and port in `database:`"
         ),
-        trouble=DatabaseTrouble.UNREACHABLE,
+        kind=DatabaseErrorKind.UNREACHABLE,
     )
     start = compose_outage_start(outage, since + timedelta(minutes=2), place, None)
     return _about(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))

@@ -11,7 +11,7 @@ from factories import HOUR, HeldClock
 from logs import captured
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DatabaseAway
-from monitor.model.errors import DatabaseError, DatabaseTrouble
+from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.notifications import MessageStatus, Treatment
 from monitor.service.daemon import jobs, outage
 from monitor.service.daemon.daemon import Daemon
@@ -91,7 +91,7 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
     monkeypatch.setattr(jobs, "PROBE_LIMIT", 2 * SECOND)
     with watching(config) as watched:
         watched.await_run(NOON)
-        hung = watched.daemon._wiring.watched["feed"]
+        hung = watched.daemon._in_force.wiring.watched["feed"]
         with hung.in_use:
             watched.let_pass(HOUR)
             wait_for(lambda: watched.daemon._runner.claims, "a run under way")
@@ -142,7 +142,7 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
 AWAY = DatabaseError(
     "PostgreSQL database x at y:5432 cannot be reached",
     permanent=False,
-    trouble=DatabaseTrouble.UNREACHABLE,
+    kind=DatabaseErrorKind.UNREACHABLE,
 )
 
 
@@ -169,7 +169,7 @@ def world():
     publisher.register([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
-    alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)
+    alert = OutageAlert(database=database, location="x", alert_after=lambda: two_minutes)
     return World(clock, database, alert, publisher)
 
 
@@ -284,7 +284,7 @@ def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world):
 
 def test_writers_that_give_way_to_each_other_are_no_outage(world):
     world.database.failed(
-        DatabaseError("gave way", permanent=False, trouble=DatabaseTrouble.CONFLICT)
+        DatabaseError("gave way", permanent=False, kind=DatabaseErrorKind.CONFLICT)
     )
     assert world.database.outage is None
 

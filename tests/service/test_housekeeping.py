@@ -12,14 +12,14 @@ from alerts.test_conditions import condition
 from export.page import scraped
 from factories import DAY, MINUTE, SLOT, HeldClock, comparison, lost_lists, pull, rule
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.errors import DatabaseError, DatabaseTrouble
+from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
 from monitor.service.daemon.outage import OutageMonitor, look_again
-from monitor.service.daemon.slots import LONGEST_PAUSE_S, StalenessMonitor, count_skipped
+from monitor.service.daemon.slots import LONGEST_LOOP_PAUSE_S, StalenessMonitor, count_skipped
 from monitor.service.runner import WatchedComparison
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
@@ -99,7 +99,7 @@ def test_it_names_why_the_newest_run_failed_and_that_the_database_was_away_befor
     reasons = (lost_lists("recs:80 answered with an HTML page", 5, 5),)
     world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
     database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
-    database.failed(DatabaseError("away", permanent=False, trouble=DatabaseTrouble.UNREACHABLE))
+    database.failed(DatabaseError("away", permanent=False, kind=DatabaseErrorKind.UNREACHABLE))
     world.watch(HOUR + timedelta(seconds=16))
     look_again(world.store, database)
     world.restart()
@@ -141,7 +141,7 @@ def test_a_look_after_a_pause_begins_to_watch_anew(world):
     assert not world.look()
     assert world.watch(timedelta(minutes=10)) is None
     assert world.watch(timedelta(minutes=2)) is not None
-    assert LONGEST_PAUSE_S < 10 * 3600
+    assert LONGEST_LOOP_PAUSE_S < 10 * 3600
 
 
 def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world):

@@ -150,7 +150,7 @@ def test_users_come_back_in_order_with_every_metric_as_often_as_they_are_read(he
 
 @pytest.mark.integration
 def test_scores_that_do_not_fit_on_disk_end_in_one_sentence(spill, monkeypatch):
-    monkeypatch.setattr(score_spool, "MEMORY", "8MB")
+    monkeypatch.setattr(score_spool, "SPOOL_MEMORY", "8MB")
     monkeypatch.setattr(temporary_database, "SPILL", "1MB")
     count = 10**6
     many = scores(

@@ -241,10 +241,10 @@ def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(leadership
     for _ in range(2):
         clock.seconds += 8.0
         assert one.step() == 1.0
-    assert (one.lease, one.is_sure, one.trouble) == (MINE, False, str(AWAY))
+    assert (one.lease, one.is_sure, one.database_error) == (MINE, False, str(AWAY))
 
     one.step()
-    assert (one.lease, one.is_sure, one.trouble) == (MINE, True, None)
+    assert (one.lease, one.is_sure, one.database_error) == (MINE, True, None)
     assert len(changes) == 1
 
 

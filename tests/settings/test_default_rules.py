@@ -100,12 +100,12 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms():
         for rule in rules
         if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
     }
-    lacks = ("missing", "empty", "short", "duplicated", "failed")
-    lacks += ("shared_list", "unchanged_list", "exposure_jump", "shifted_list")  # type: ignore[assignment]
-    of_both = {f"{lack}(candidate)" for lack in OF_BOTH_ARMS}
+    traits = ("missing", "empty", "short", "duplicated", "failed")
+    traits += ("shared_list", "unchanged_list", "exposure_jump", "shifted_list")  # type: ignore[assignment]
+    of_both = {f"{trait}(candidate)" for trait in OF_BOTH_ARMS}
     assert (
         set(jumps)
-        == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")} | of_both
+        == {f"{trait}({arm})" for trait in traits for arm in ("baseline", "candidate")} | of_both
     )
 
 
@@ -131,8 +131,8 @@ def test_the_pack_of_an_unpaired_comparison_watches_gaps_and_each_arms_coverage(
         "SplitOff": "condition split_off above fixed",
         "ArmsDiffered": "condition arms_differed above fixed",
     }
-    lacks = {words.split()[1].partition("(")[0] for words in told.values() if "coverage" in words}
-    assert lacks == {
+    traits = {words.split()[1].partition("(")[0] for words in told.values() if "coverage" in words}
+    assert traits == {
         "missing",
         "empty",
         "short",

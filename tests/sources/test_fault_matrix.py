@@ -26,7 +26,7 @@ from structlog.testing import capture_logs
 from forking import rankwatch
 from memory import with_peak_mb
 from monitor.model.runs import RunResult, RunStatus
-from monitor.pipeline.pull import GRACE_S
+from monitor.pipeline.pull import SOURCE_GRACE_S
 from monitor.service.commands.one_shot import open_one_shot
 from monitor.sources import SOURCES
 from monitor.sources.http.pace import PullPace
@@ -237,7 +237,7 @@ def test_a_fault_is_told_with_its_cause_in_time_and_in_little_memory(
         is_right = (
             re.fullmatch(cell.message if cell.told else "", told)
             and len(told) < 600
-            and took_s < cell.deadline_s + GRACE_S + SLACK_S
+            and took_s < cell.deadline_s + SOURCE_GRACE_S + SLACK_S
             and peak_mb < cell.most_mb
             and "canary" not in told
             and (run.status is RunStatus.FAILED) is (cell.lost == 8)

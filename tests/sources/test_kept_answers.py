@@ -97,7 +97,7 @@ def test_as_far_as_the_file_is_whole_and_young_nobody_is_asked_again(
 def test_where_the_disk_is_full_nothing_is_kept_and_the_reason_is_known(tmp_path):
     with small_disk(tmp_path / "small", "8k") as disk:
         (disk / "other").write_bytes(b"x" * 8192)
-        assert fill(disk).trouble == f"{disk}: No space left on device"
+        assert fill(disk).write_error == f"{disk}: No space left on device"
         assert recall(disk) == set(USERS)
 
 

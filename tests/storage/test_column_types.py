@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import factories
 from factories import SLOT
-from monitor.storage.column_types import KEY_BYTES, escape, stored_name, unescape
+from monitor.storage.column_types import MAX_KEY_BYTES, escape, stored_name, unescape
 from storage.worked import claimed, evidence, fired, result, runs_of, transitions
 
 HOSTILE = [
@@ -64,7 +64,7 @@ def test_different_names_have_different_keys(one, other):
 def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times, text):
     stored = stored_name(text * times)
 
-    assert len(stored.encode()) <= KEY_BYTES
+    assert len(stored.encode()) <= MAX_KEY_BYTES
     assert stored_name(unescape(stored)) == stored
 
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from monitor.model.errors import ConfigError, DatabaseError, DatabaseTrouble
+from monitor.model.errors import ConfigError, DatabaseError, DatabaseErrorKind
 from monitor.storage import open_store, parse_url, unopened_store
 from monitor.storage.database_errors import translate
 from servers import free_port
@@ -150,7 +150,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(fi
                 match="cannot be written: make the file, its directory and its disk writable",
             ) as caught:
                 write()
-            assert caught.value.trouble is DatabaseTrouble.READ_ONLY
+            assert caught.value.kind is DatabaseErrorKind.READ_ONLY
 
         store.maintenance.ping()
         assert runs_of(store) == ()
@@ -172,7 +172,7 @@ def test_a_place_for_a_file_that_is_none_is_named_and_every_error_told_before_it
         f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not "
         "exist: create it"
     )
-    assert (error.exit_code, error.trouble) == (4, DatabaseTrouble.DENIED)
+    assert (error.exit_code, error.kind) == (4, DatabaseErrorKind.DENIED)
 
 
 def test_a_damaged_file_is_named(file):

@@ -16,8 +16,8 @@ from monitor.model.errors import DatabaseError
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind, RunReason, RunReasonKind
-from monitor.model.runs import EvidenceKind, Findings, Run, RunStatus, Scores
-from monitor.model.unpaired import ArmCounts, BetweenExcess, ItemExposure, UnpairedFindings
+from monitor.model.runs import EvidenceKind, MeasuredRun, Run, RunStatus, Scores
+from monitor.model.unpaired import ArmCounts, BetweenExcess, ItemExposure, UnpairedResults
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
 from storage.worked import (
@@ -75,7 +75,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
     """Fields without a column are left out on the way in, and take their defaults on the way out, in silence."""
     measured: dict[str, Any] = {
         each.name: 1
-        for each in fields(Findings)
+        for each in fields(MeasuredRun)
         if SCALARS.fullmatch(str(each.type)) and each.name != "slot"
     }
     columns = {"is_labelled": "labelled_at"}
@@ -95,7 +95,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
         lists={Arm.BASELINE: 3, Arm.CANDIDATE: 0},
         first={Arm.BASELINE: 0, Arm.CANDIDATE: 0},
     )
-    unpaired = UnpairedFindings(
+    unpaired = UnpairedResults(
         baseline_share=0.9,
         users={arm: ArmCounts(assigned=9, served=8, compared=7) for arm in Arm},
         switched=1,

@@ -100,7 +100,7 @@ def test_lists_survive_however_many_pieces_they_are_cut_into(users, step, is_sco
         wanted = replace(wanted, baseline=replace(wanted.baseline, scores=scores))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(list_parquet, "USERS_AT_ONCE", step)
+        patch.setattr(list_parquet, "PIECE_USERS", step)
         pieces = _pieces(wanted)
     found = list_parquet.unpack(pieces)
 
@@ -164,7 +164,7 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store):
 
 
 def test_a_user_is_found_in_whichever_piece(store, monkeypatch):
-    monkeypatch.setattr(list_parquet, "USERS_AT_ONCE", 2)
+    monkeypatch.setattr(list_parquet, "PIECE_USERS", 2)
     users = {f"u{number}": [number] for number in range(8)}
     run_id = kept(store, lists=lists(users, users))
     found = [store.pages.user_lists(run_id, user) for user in ("u0", "u5", "u7", "v")]
@@ -305,7 +305,7 @@ NAN = float("nan")
 def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(
     store, monkeypatch
 ):
-    monkeypatch.setattr(score_rows, "CHUNK", 7)
+    monkeypatch.setattr(score_rows, "CHUNK_USERS", 7)
     draw = np.random.default_rng(7)
     users = [
         "u\u2400",

@@ -266,8 +266,8 @@ def test_each_run_knows_its_alerts_and_explanations_since_the_last_end_and_those
                 "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),),
             }
         if day == 5:
-            suspicion = replace(FULL, alert="Trend", evidence=100.0)
-            moves = {"expectations": (suspicion,)}
+            record = replace(FULL, alert="Trend", evidence=100.0)
+            moves = {"expectations": (record,)}
         stored_split(
             store,
             day,

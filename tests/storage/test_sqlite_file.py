@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from monitor.model.errors import DatabaseError
-from monitor.storage import exposure, open_store
+from monitor.storage import describe_file_readers, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
 
 
@@ -28,7 +28,7 @@ def test_a_new_database_and_its_log_are_for_their_owner_alone(tmp_path, named):
     with closing(open_store(f"sqlite:///{tmp_path / named}", create=True)):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("rankwatch.db*")}
     assert modes == dict.fromkeys(("rankwatch.db", "rankwatch.db-shm", "rankwatch.db-wal"), 0o600)
-    assert exposure(make_url(f"sqlite:///{tmp_path / named}")) is None
+    assert describe_file_readers(make_url(f"sqlite:///{tmp_path / named}")) is None
 
 
 @pytest.mark.usefixtures("_umask")
@@ -40,7 +40,7 @@ def test_a_database_that_is_there_keeps_its_mode_and_what_it_holds(tmp_path):
     before = file.read_bytes()
     make_private(file)
     assert (file.stat().st_mode & 0o777, file.read_bytes()) == (0o644, before)
-    assert str(exposure(make_url(url))) == (
+    assert str(describe_file_readers(make_url(url))) == (
         f"{file} has mode 0644, so every account of this machine may read users and lists in it: "
         f"chmod o= {file}*"
     )

@@ -47,10 +47,10 @@ from monitor.model.run_reasons import (
     UnmatchedName,
 )
 from monitor.model.runs import ArmScore, Run, RunStatus
-from monitor.model.statistics import OUTCOMES, Lack
+from monitor.model.statistics import OUTCOME_SERIES, ListTrait
 from monitor.model.tls_faults import TlsClient, TlsFault
-from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedFindings
-from monitor.model.urgency import Concern
+from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedResults
+from monitor.model.urgency import Impact
 from monitor.texts.actions import (
     write_condition_step,
     write_contacts,
@@ -176,7 +176,7 @@ from monitor.texts.verdicts import (
     write_threshold,
     write_value,
 )
-from monitor.texts.wording import write_extra
+from monitor.texts.wording import write_extra, write_percent
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
 
@@ -220,7 +220,9 @@ INTERPRETATIONS = (
     replace(SIMILAR, spread=replace(SPREAD, is_excess=False)),
     replace(SIMILAR, spread=replace(SPREAD, concentration=Concentration.MANY_USERS)),
 )
-SHARED = (ArmScore(segment="country=UK", arm=Arm.CANDIDATE, metric=Lack.SHARED, value=0.9, n=50),)
+SHARED = (
+    ArmScore(segment="country=UK", arm=Arm.CANDIDATE, metric=ListTrait.SHARED, value=0.9, n=50),
+)
 SILENCE = Silence(
     id=7,
     matchers=("alert=SharedList",),
@@ -331,9 +333,9 @@ def normal(
     return partial(write_normal, watched, limit, value, EXPECTED, **keywords)
 
 
-def undecided(**values: Any) -> partial[str]:
+def undecided(*, is_census: bool = False, **values: Any) -> partial[str]:
     result = replace(SEGMENT, verdict=GateVerdict.INCONCLUSIVE, **{"reason": TOO_FEW, **values})
-    return partial(write_verdict, result.verdict, (result,), 0.1)
+    return partial(write_verdict, result.verdict, (result,), 0.1, is_census=is_census)
 
 
 RECORDS = {
@@ -353,7 +355,7 @@ GAPS_OF_OUTCOMES = tuple(
     )
     for low, high in ((-0.03, 0.01), (-0.03, -0.005), (0.005, 0.03), (None, None))
 )
-UNPAIRED = UnpairedFindings(
+UNPAIRED = UnpairedResults(
     baseline_share=0.5,
     users={
         Arm.BASELINE: ArmCounts(assigned=1000, served=900, compared=800),
@@ -451,10 +453,10 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_value, MEAN, 0.51234, 690, "all", 0.6),
         *(
             partial(
-                write_value, coverage_rule(f"{lack}(candidate)"), 34 / 690, 690, "country=UK", 0.01
+                write_value, coverage_rule(f"{trait}(candidate)"), 34 / 690, 690, "country=UK", 0.01
             )
-            for lack in Lack
-            if lack is not Lack.UNPAIRED
+            for trait in ListTrait
+            if trait is not ListTrait.UNPAIRED
         ),
         partial(write_value, coverage_rule("unpaired"), 1.0, 690, "all", 0.01),
         *(
@@ -498,11 +500,16 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_too_few, 12, 30),
     ],
     "Verdicts of the gate": [
-        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05),
+        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05, is_census=False),
         partial(
-            write_verdict, GateVerdict.SAFE, (replace(SEGMENT, verdict=GateVerdict.SAFE),), 0.2
+            write_verdict,
+            GateVerdict.SAFE,
+            (replace(SEGMENT, verdict=GateVerdict.SAFE),),
+            0.2,
+            is_census=False,
         ),
         undecided(),
+        undecided(is_census=True),
         undecided(reason=GateReason.NO_DATA, missing=90),
         undecided(reason=GateReason.NO_DATA, missing=300),
         undecided(reason=GateReason.NO_DATA, users=0),
@@ -621,13 +628,13 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_stale_since, SLOT),
         partial(write_frozen_since, SLOT, 3),
         *(partial(write_urgency, severity) for severity in Severity),
-        partial(write_urgency, Severity.WARNING, Concern(users=100, compared=200, arms=(*Arm,))),
-        partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200, is_excess=True)),
-        partial(write_urgency, Severity.WARNING, Concern(users=9, compared=200), is_worse=True),
+        partial(write_urgency, Severity.WARNING, Impact(users=100, compared=200, arms=(*Arm,))),
+        partial(write_urgency, Severity.WARNING, Impact(users=9, compared=200, is_excess=True)),
+        partial(write_urgency, Severity.WARNING, Impact(users=9, compared=200), is_worse=True),
         partial(
             write_urgency,
             Severity.WARNING,
-            Concern(users=9, compared=200, arms=(Arm.CANDIDATE,), is_private=True),
+            Impact(users=9, compared=200, arms=(Arm.CANDIDATE,), is_private=True),
         ),
     ],
     "What to do first about a fault": [
@@ -638,6 +645,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         *(partial(write_gap_step, direction) for direction in Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
+    "Shares": [partial(write_percent, share) for share in (0.0001, 0.004, 0.0094, 0.0096, 1.0)],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
         partial(write_maintenance, "nights", SLOT),
@@ -711,7 +719,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_preference, -0.25, -0.375, -0.125, 1),
         partial(write_preference, 0.0, -0.125, 0.125, 900),
         partial(write_preference, 0.0, -1.0, 1.0, 0),
-        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOMES),
+        *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOME_SERIES),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
 }

@@ -16,7 +16,7 @@ from monitor.model.explanation import (
 )
 from monitor.model.rankings import Arm
 from monitor.texts.explanations import (
-    LONGEST_SENTENCE,
+    LONGEST_EXPLANATION,
     shorten_name,
     write_alert_text,
     write_drop,
@@ -92,7 +92,7 @@ def test_whatever_happened_is_one_printable_line_of_bounded_length(name, values,
         write_drop(drop),
         write_drop(drop_of(fall(segment=HOSTILE, order=0.1), order=0.1)),
     ):
-        assert len(found) <= LONGEST_SENTENCE
+        assert len(found) <= LONGEST_EXPLANATION
         assert found.endswith(".")
         assert not any(
             unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in found

@@ -121,10 +121,10 @@ def measured(place: Mapping[str, str], memory=NOTHING, **changes):
     return measure_slot(watched.comparison, watched.arms, SLOT, memory, clock).run
 
 
-def seen(findings):
+def seen(run):
     """What has to be equal in all formats."""
-    means = {(each.segment, each.metric): (each.n, each.mean) for each in findings.summaries}
-    return findings.unpaired, findings.coverage, means
+    means = {(each.segment, each.metric): (each.n, each.mean) for each in run.summaries}
+    return run.unpaired, run.coverage, means
 
 
 KINDS = ["csv", "jsonl", "sqlite", second_ring("parquet")]

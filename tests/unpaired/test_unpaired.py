@@ -18,7 +18,7 @@ from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, 
 from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
-from monitor.statistics.unpaired.exposure import find_shifted
+from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.statistics.unpaired.gaps import (
     AffectedUsers,
     angle_gap,
@@ -26,7 +26,7 @@ from monitor.statistics.unpaired.gaps import (
     share_gap,
 )
 from monitor.statistics.unpaired.rollout import pair_scores
-from monitor.statistics.unpaired.split import CONCENTRATION, LIMIT, log_evidence
+from monitor.statistics.unpaired.split import CONCENTRATION, SPLIT_OFF, log_evidence
 from tables import cells
 
 SSRM_TEST = """
@@ -68,7 +68,7 @@ def test_the_evidence_is_1_in_expectation_for_each_number_of_users():
 
 
 def test_a_tenth_of_lost_users_is_off_and_100_million_fitting_users_are_not():
-    assert log_evidence(50_000, 45_000, 0.5) > LIMIT
+    assert log_evidence(50_000, 45_000, 0.5) > SPLIT_OFF
     assert -6 < log_evidence(10**8, 10**8, 0.5) < -4
 
 
@@ -109,8 +109,8 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     assert (
         share_gap(AffectedUsers(affected=0, users=9), AffectedUsers(affected=0, users=9)).error > 0
     )
-    assert far_lists.far_floor(-1, 1) == pytest.approx(-1 + 2 * far_lists.FAR)
-    assert far_lists.far_floor(50, 0) == pytest.approx(50 * (1 - far_lists.FAR))
+    assert far_lists.far_floor(-1, 1) == pytest.approx(-1 + 2 * far_lists.FAR_SHARE)
+    assert far_lists.far_floor(50, 0) == pytest.approx(50 * (1 - far_lists.FAR_SHARE))
 
 
 def test_the_benchmark_computes_the_same_gaps():
@@ -119,12 +119,12 @@ def test_the_benchmark_computes_the_same_gaps():
     sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
     values, errors = unpaired.gaps_of(*sums, 400, 300)  # type: ignore[call-arg]
     far_users = [
-        AffectedUsers(affected=int(np.count_nonzero(each < far_lists.FAR)), users=len(each))
+        AffectedUsers(affected=int(np.count_nonzero(each < far_lists.FAR_SHARE)), users=len(each))
         for each in scores
     ]
     expected = {
         "self gap": mean_gap(*(summarize_one("all", "rbo", each, (0, 1)) for each in scores)),
-        f"far gap below {far_lists.FAR:g}": angle_gap(*far_users),
+        f"far gap below {far_lists.FAR_SHARE:g}": angle_gap(*far_users),
         "share of far lists": share_gap(*far_users),
     }
     for name, gap in expected.items():
@@ -220,7 +220,7 @@ def test_an_arm_with_fewer_than_two_users_has_no_pairs():
     assert math.isnan(between_excess(one, one, P).baseline)
     assert between_excess(one, one, P).across == pytest.approx(1 - P**2)
     assert math.isnan(between_excess(one, none, P).across)
-    assert find_shifted(one, none) == ()
+    assert find_moved_items(one, none) == ()
 
 
 @pytest.mark.parametrize("codes", [np.zeros((2, 3), dtype=np.int32), np.zeros(2, dtype=np.int32)])
@@ -238,11 +238,11 @@ def test_lists_of_another_length_are_refused(codes):
 def test_items_are_ordered_by_the_larger_difference_of_shares():
     baseline = counted(np.array([[0, 1], [0, 1], [1, 0], [2, 1]], dtype=np.int32))
     candidate = counted(np.array([[1, 0], [1, 5]], dtype=np.int32))
-    shifted = find_shifted(baseline, candidate, most=3)
+    shifted = find_moved_items(baseline, candidate, most=3)
     assert [item.item for item in shifted] == ["1", "0", "5"]
     assert [[*item.lists.values()] for item in shifted] == [[4, 2], [3, 1], [0, 1]]
     assert [[*item.first.values()] for item in shifted] == [[1, 2], [2, 0], [0, 0]]
-    assert find_shifted(baseline, baseline) == ()
+    assert find_moved_items(baseline, baseline) == ()
 
 
 def hashes_of(users, seed):
@@ -270,7 +270,7 @@ def test_p_is_the_share_of_shifts_that_are_at_least_as_far():
 def differ(codes, is_candidate, hashes):
     p_value = compare_before(codes, is_candidate, hashes)
     assert p_value is not None
-    return p_value <= arms_differed.LIMIT
+    return p_value <= arms_differed.HIGHEST_P
 
 
 def test_arms_differ_by_items_and_by_missing_lists_but_not_by_chance():

@@ -34,7 +34,7 @@ from monitor.texts.actions import write_urgency
 from monitor.texts.conditions import write_other_value
 from monitor.web import pages
 from monitor.web.app import describe_api
-from monitor.web.pages.alerts import MOST
+from monitor.web.pages.alerts import MOST_ENDED_INCIDENTS
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.site import user_url
 from tables import cells
@@ -406,7 +406,7 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
 
 
 def test_incidents_are_shown_in_pages_with_links_to_older_ones_and_what_is_chosen_stays(store):
-    days = (SLOTS[0] + number * HOUR for number in range(3 * MOST))
+    days = (SLOTS[0] + number * HOUR for number in range(3 * MOST_ENDED_INCIDENTS))
     changes = []
     for number, at in enumerate(days):
         about = {
@@ -433,7 +433,9 @@ def test_incidents_are_shown_in_pages_with_links_to_older_ones_and_what_is_chose
             seen += [each["incident"] for each in shown["ended_incidents"]]
             links = re.findall(r'href="([^"]*)" rel="next"', body)
             path = html.unescape(links[0]) if links else ""
-    assert seen == [f"k{number}" for number in reversed(range(3 * MOST)) if number % 2]
+    assert seen == [
+        f"k{number}" for number in reversed(range(3 * MOST_ENDED_INCIDENTS)) if number % 2
+    ]
 
 
 def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_what_was_published_last():

@@ -11,7 +11,7 @@ import factories
 import published
 from factories import DAY, HeldClock
 from monitor.model.errors import SourceError
-from monitor.service.composition import TitleCache
+from monitor.service.title_cache import TitleCache
 from monitor.web.pages import report
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.report import make_report
@@ -100,7 +100,7 @@ def test_a_browser_shows_a_report_without_a_network(stores, tmp_path, chromium):
 
 
 def test_users_are_left_out_and_counted_where_the_file_would_become_large(filled, monkeypatch):
-    monkeypatch.setattr(report, "MOST_BYTES", 1000)
+    monkeypatch.setattr(report, "MOST_REPORT_BYTES", 1000)
     text = written(filled)
     assert "1 more users are left out" in text
     assert "User u1" not in text

@@ -134,7 +134,7 @@ def _read_time(value: object) -> datetime:
 
 
 # A date or a time, as aware UTC.
-Instant = Annotated[
+AwareInstant = Annotated[
     datetime,
     BeforeValidator(_read_time),
     WithJsonSchema({"type": "string", "examples": ["2026-11-01", "2026-11-01T06:00:00Z"]}),

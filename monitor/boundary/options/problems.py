@@ -48,7 +48,7 @@ _LITERAL = re.compile(r"'([^']*)'")
 # The largest number of problems that are reported for one file. Further ones are only counted.
 MAX_PROBLEMS = 100
 MISSING = "is missing, and must be given"
-TWICE = "is in this list already"
+LISTED_TWICE = "is in this list already"
 NAME_TAKEN = "another {} has this name already: choose another name"
 
 

@@ -22,7 +22,7 @@ from monitor.measures.frames.side_information import (
     read_item_weights,
     read_relevance,
 )
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.metrics import (
     DEFAULT_METRICS,
     Metric,
@@ -54,7 +54,7 @@ _HOW = {
     ),
 }
 Ranking = Sequence[Hashable] | Array | pd.Series | pd.Index
-Numbers = Sequence[float | None] | Array | pd.Series | pd.Index
+ScoreColumn = Sequence[float | None] | Array | pd.Series | pd.Index
 
 
 class PairScores(dict[str, float]):
@@ -169,7 +169,7 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     metrics: str | Metric | Sequence[str | Metric] = DEFAULT_METRICS,
     k: int | None = None,
     *,
-    scores: Sequence[Numbers | None] | None = None,
+    scores: Sequence[ScoreColumn | None] | None = None,
     item_weights: Weights | None = None,
     relevance: Any = None,  # noqa: ANN401 - item -> grade, or items
     no_item: Collection[int | str] = (),
@@ -257,7 +257,7 @@ def plot_pair(
 def _read_pair(
     a: Ranking,
     b: Ranking,
-    scores: Sequence[Numbers | None] | None,
+    scores: Sequence[ScoreColumn | None] | None,
     no_item: Collection[int | str],
 ) -> tuple[RankingTable, RankingTable]:
     first = read_rows([a], "the first list")
@@ -273,7 +273,7 @@ def _read_pair(
     return without_items(first, no_item), without_items(second, no_item)
 
 
-def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> RankingTable:
+def _with_scores(lists: RankingTable, scores: ScoreColumn | None, what: str) -> RankingTable:
     if scores is None:
         return lists
     values = read_scores([scores], np.diff(lists.offsets), f"scores of {what}")

@@ -17,7 +17,7 @@ from monitor.measures.frames.lists import (
     from_objects,
     list_first_names,
 )
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.kernels.labels import best_of_each
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.pairing.ids import encode_ids, ids_of

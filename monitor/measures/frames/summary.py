@@ -23,7 +23,7 @@ from monitor.model.runs import Summary
 
 SUMMARY_COLUMNS = {"p05": "p05", "p25": "p25", "median": "p50", "p75": "p75", "p95": "p95"}
 
-MOST_CHARTS = 100
+MOST_HISTOGRAMS = 100
 
 SegmentsBy = (
     Mapping[Any, Any] | pd.Series | pd.DataFrame | ArrowTable | Array | Sequence[Any] | Hashable
@@ -96,7 +96,7 @@ def plot_scores(frame: pd.DataFrame, by: SegmentsBy | None = None) -> Plot:
     for name, values in columns.items():
         ends = _metric_range(name)
         for segment, rows in segments.items():
-            if len(charts) < MOST_CHARTS:
+            if len(charts) < MOST_HISTOGRAMS:
                 summary = summarize_one(str(segment), str(name), values[rows], ends)
                 # The first segment contains all users. All charts of the metric use its range.
                 ends = summary.histogram.low, summary.histogram.high

@@ -19,15 +19,13 @@ from monitor.measures.kernels.engines.positions import (
     count_inversions,
     find_positions,
 )
+from monitor.measures.kernels.ragged import BLOCK_CELLS
 from monitor.model.arrays import Array, Codes, Flags, Floats, Integers
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ByArm, Labels, PairBatch
 
-Value = TypeVar("Value")
+_ValueT = TypeVar("_ValueT")
 
-# The number of ranks that are aligned at once. So many ranks fit into the cache, and yet the time
-# of a numpy call itself hardly matters.
-BLOCK_CELLS = 1 << 18
 
 # With fewer pairs than this, the overhead of a numpy call for each depth exceeds the time of its
 # computation. This was measured at k = 300 and k = 1000.
@@ -175,14 +173,14 @@ class Alignment:
         return cut
 
 
-def derive_once(derive: Callable[[Alignment], Value]) -> Callable[[Alignment], Value]:
+def derive_once(derive: Callable[[Alignment], _ValueT]) -> Callable[[Alignment], _ValueT]:
     """Cache the result of a function in each alignment. Callers must not change the result."""
 
     @wraps(derive)
-    def cached(alignment: Alignment) -> Value:
+    def cached(alignment: Alignment) -> _ValueT:
         if derive not in alignment.derived:
             alignment.derived[derive] = derive(alignment)
-        value: Value = alignment.derived[derive]
+        value: _ValueT = alignment.derived[derive]
         return value
 
     return cached

@@ -5,11 +5,10 @@ This module uses codes and rows, not ids.
 
 import numpy as np
 
-from monitor.measures.kernels.ragged import find_cells
+from monitor.measures.kernels.ragged import BLOCK_CELLS, find_cells
 from monitor.model.arrays import Codes, Floats, Integers, Offsets, Rows
 from monitor.model.rankings import ByArm, Labels
 
-_BLOCK_CELLS = 1 << 18
 # The distance between the keys of two rows. All codes, negative ones too, fit into it.
 _ROOM = 1 << 32
 
@@ -38,7 +37,7 @@ def place_grades(
     ideal = np.zeros((n, k))
     relevant = np.zeros(n, dtype=np.int32)
     # The grades of each block are sorted once, by pair and item.
-    step = max(1, _BLOCK_CELLS // k)
+    step = max(1, BLOCK_CELLS // k)
     for low in range(0, n, step):
         part = slice(low, min(low + step, n))
         pairs, keys, graded = _join_grades(rows[part], offsets, items, grades)

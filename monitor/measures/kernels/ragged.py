@@ -14,8 +14,12 @@ from monitor.model.arrays import Array, Codes, Flags, Integers, Offsets, Rows
 
 _Number = TypeVar("_Number", bound=np.number[Any])
 PAD = -1
-_BLOCK_CELLS = 1 << 18
-_ALL_PAIRS_MAX_K = 40
+BLOCK_CELLS = 1 << 18
+"""The number of items or ranks that are converted or aligned at once.
+
+So many fit into the cache, and yet the time of a numpy call itself hardly matters.
+"""
+_LOOP_MAX_K = 40
 
 
 def pad(
@@ -37,7 +41,7 @@ def pad(
     padded = np.empty((n, k), dtype=np.int32) if view is None else view
     lengths = np.minimum(np.diff(offsets), k).astype(np.int32)
     had_duplicates = np.zeros(n, dtype=np.bool_)
-    step = max(1, _BLOCK_CELLS // k)
+    step = max(1, BLOCK_CELLS // k)
     for low in range(0, n, step):
         rows = slice(low, min(low + step, n))
         if view is None:
@@ -130,7 +134,7 @@ def _fill(
 
 def _has_duplicates(block: Codes) -> Flags:
     n, k = block.shape
-    if k > _ALL_PAIRS_MAX_K:
+    if k > _LOOP_MAX_K:
         ordered = np.sort(block, axis=1)
         same = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PAD)
         return np.asarray(np.logical_or.reduce(same, axis=1))

@@ -11,7 +11,7 @@ from monitor.model.arrays import Codes, Floats
 from monitor.model.rankings import Arm, Labels
 
 DIFFERENCE = "difference"
-ARMS = (DIFFERENCE, Arm.BASELINE.value, Arm.CANDIDATE.value)
+RELEVANCE_SIDES = (DIFFERENCE, Arm.BASELINE.value, Arm.CANDIDATE.value)
 LINEAR = "linear"
 EXPONENTIAL = "exponential"
 GAINS = (LINEAR, EXPONENTIAL)

@@ -30,7 +30,7 @@ class OfArm(Metric, ABC):
     disjoint = None
     one_empty = None
     need = Need.RELEVANCE
-    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.ARMS}
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.RELEVANCE_SIDES}
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
         """Ranges from 0 to ``high`` for one arm. The difference ranges from ``low`` to ``high``."""
@@ -76,7 +76,7 @@ class Discounted(OfArm, ABC):
     gain: str = relevance.LINEAR
 
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "arm": relevance.ARMS,
+        "arm": relevance.RELEVANCE_SIDES,
         "gain": relevance.GAINS,
     }
     source = (

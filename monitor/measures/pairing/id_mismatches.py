@@ -10,7 +10,7 @@ from os.path import commonprefix
 import numpy as np
 import pandas as pd
 
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.pairing.batches import CodedLists
 from monitor.measures.pairing.ids import ids_of
 from monitor.model.arrays import Integers
@@ -35,7 +35,7 @@ common in 4 to 29 % of the cases.
 """
 _TRIED = 1_000
 _SEARCHED = 100_000
-_FIRST = 1_000
+_FIRST_CHECKED = 1_000
 """How many items and lists the quick first check reads.
 
 The check takes less than a millisecond if the arms share many ids.
@@ -137,7 +137,7 @@ def _compare_items(
     ``earlier`` is the mismatch of an earlier batch. If it is not None, it is returned without
     another search.
     """
-    first, others = (set(arm.codes[:_FIRST].tolist()) for arm in arms)
+    first, others = (set(arm.codes[:_FIRST_CHECKED].tolist()) for arm in arms)
     if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
         return None
     ours, theirs = (distinct_items(arm.codes) for arm in arms)
@@ -386,7 +386,7 @@ def _find_padding(
     k: int | None,
 ) -> IdMismatch | None:
     """The item that pads the most lists, or None if it pads too few lists to be reported."""
-    if not any(len(_fillers(lists, k, _FIRST)) for lists in arms):
+    if not any(len(_fillers(lists, k, _FIRST_CHECKED)) for lists in arms):
         return None
     counts = {
         arm: Counter(_fillers(lists, k).tolist()) for arm, lists in zip(Arm, arms, strict=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from monitor.measures.kernels.exposure import look_up
+from monitor.measures.kernels.item_codes import look_up
 from monitor.model.arrays import Array, Codes, Hashes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17

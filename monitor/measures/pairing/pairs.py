@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from monitor.measures.kernels.exposure import distinct_items
+from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.pairing.batches import (
     PaddedLists,
     attach_knowledge,
@@ -40,7 +40,7 @@ from monitor.model.rankings import (
 )
 from monitor.model.runs import KeptLists
 
-LISTED = 0
+HAS_LIST = 0
 """The outcome for a user whose list can be compared."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 mix = partial(pd.util.hash_array, categorize=False)
@@ -49,7 +49,7 @@ mix = partial(pd.util.hash_array, categorize=False)
 Each bit of a hash depends on all bits of the number. So even sums of hashes are hardly ever equal
 for different numbers.
 """
-_CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
+_CODES = {reason: code for code, reason in enumerate(CoverageReason, start=HAS_LIST + 1)}
 
 
 def pair_users(  # noqa: PLR0913 - two arms and further inputs
@@ -76,7 +76,7 @@ def pair_users(  # noqa: PLR0913 - two arms and further inputs
     rows = [find_users(panel.users, pull.rankings.users) for pull in (baseline, candidate)]
     baseline_outcome = _outcome(panel, baseline, padded[0], rows[0], k)
     candidate_outcome = _outcome(panel, candidate, padded[1], rows[1], k)
-    is_paired = (baseline_outcome.reason == LISTED) & (candidate_outcome.reason == LISTED)
+    is_paired = (baseline_outcome.reason == HAS_LIST) & (candidate_outcome.reason == HAS_LIST)
     panel_rows = np.flatnonzero(is_paired)
     batch = make_batch(
         padded[0].take(rows[0][panel_rows]), padded[1].take(rows[1][panel_rows]), vocabulary
@@ -146,7 +146,7 @@ def _outcome(
     rows = row_of[has_row]
     lengths = lists.lengths[rows]
     reason = np.full(len(panel), _CODES[CoverageReason.MISSING], dtype=np.int8)
-    reason[has_row] = np.where(lengths > 0, LISTED, _CODES[CoverageReason.EMPTY])
+    reason[has_row] = np.where(lengths > 0, HAS_LIST, _CODES[CoverageReason.EMPTY])
     if pull.failures:  # a user with a failure is counted as failed, even with a list
         failed = pd.Index(list(pull.failures), dtype="str")
         positions = panel.users.get_indexer(failed)
@@ -156,7 +156,7 @@ def _outcome(
     is_short[has_row] = lengths < k  # duplicates are not counted
     is_duplicated = np.zeros(len(panel), dtype=bool)
     is_duplicated[has_row] = lists.had_duplicates[rows]
-    is_listed = reason == LISTED
+    is_listed = reason == HAS_LIST
     return ArmOutcome(
         reason=reason,
         is_short=is_short & is_listed,
@@ -166,7 +166,7 @@ def _outcome(
 
 def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome]) -> Coverage:
     """The coverage of one batch: one row for each segment, in the order of the segments."""
-    is_paired = np.logical_and.reduce([outcome.reason == LISTED for outcome in outcomes.values()])
+    is_paired = np.logical_and.reduce([outcome.reason == HAS_LIST for outcome in outcomes.values()])
     rows = []
     for name, positions in segments.items():
         reasons = {}

@@ -6,7 +6,7 @@ Arrow arrays. DuckDB calls `id_column` from its queries.
 | type | id |
 |---|---|
 | integer | the number. If it needs more than 64 signed bits, its digits as text |
-| float | the number if it is whole and below the limit in `EXACT` |
+| float | the number if it is whole and below the limit in `EXACT_BELOW` |
 | decimal | the number if it is whole |
 | text, UTF-8 binary, UUID, categories | the text: 1 to `MAX_ID_LENGTH` characters, without NUL |
 | null, NaN, boolean, date, time, interval, object, list | none |
@@ -36,7 +36,7 @@ from monitor.model.unreadable import ColumnKind, name_a_field
 
 MAX_ID_LENGTH = 1000
 """The largest number of characters in an id. A longer text is no id but probably a mistake."""
-EXACT = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
+EXACT_BELOW = {16: 2.0**11, 32: 2.0**24, 64: 2.0**53}
 """For the number of bits of a float, the limit below which all whole numbers are exact.
 
 From the limit on, different whole numbers can be the same float. For example, the limit and the
@@ -249,7 +249,7 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
     if arrow_types.is_floating(kind):
         wide = values.cast(pa.float64())
         is_exact = pc.and_(
-            pc.equal(wide, pc.floor(wide)), pc.less(pc.abs(wide), EXACT[kind.bit_width])
+            pc.equal(wide, pc.floor(wide)), pc.less(pc.abs(wide), EXACT_BELOW[kind.bit_width])
         )
         return pc.if_else(is_exact, wide, None).cast(pa.int64())
     if arrow_types.is_decimal(kind):

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from monitor.measures.reading.ids import one_array
 from monitor.model.arrays import Hashes, Rows
 
-_KEY_BYTES = 8
+_PREFIX_BYTES = 8
 
 
 def ascending_rows(users: pd.Index) -> Rows | None:
@@ -34,7 +34,7 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
     data = np.frombuffer(byte_buffer, np.uint8)
     longest = int(np.diff(offsets).max())
     # The key of a shorter text ends with bytes 0. So no text may contain this byte.
-    if longest - shared > _KEY_BYTES or not data[offsets[0] : offsets[-1]].all():
+    if longest - shared > _PREFIX_BYTES or not data[offsets[0] : offsets[-1]].all():
         return None
     keys = np.zeros(len(texts), dtype=np.uint64)
     for place in range(shared, longest):

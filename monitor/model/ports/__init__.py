@@ -99,7 +99,7 @@ class Answered(Protocol):
         """The users of the run."""
 
     @property
-    def lacks(self) -> Sequence[str]:
+    def unread_inputs(self) -> Sequence[str]:
         """Sentences about optional inputs that could not be read."""
 
     @property

@@ -26,7 +26,7 @@ from monitor.model.notifications import Briefing, Message, MessageStatus
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import DerivedMetric, parse_derived
-from monitor.model.urgency import Concern, find_concern, find_floor
+from monitor.model.urgency import Impact, find_floor, find_impact
 from monitor.receivers.message.identity import since_label
 from monitor.receivers.message.safe_text import bounded_line, cause_of, clean, commands_of, links_of
 from monitor.texts.actions import (
@@ -44,7 +44,7 @@ from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.unpaired import LIMIT_OF_SELF_GAPS
 from monitor.texts.verdicts import format_value, name_series
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 MAX_CHANGES = 5
 """How many changes a message reports in full. It only counts further changes."""
@@ -158,14 +158,14 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     # If only the change has an explanation, its text contains these lines already.
     if message.starts and (explained is None or explanation is not None):
         why += _bound_lines(run_briefing.models, _LONGEST_SENTENCE)
-    concern = _find_concern(message)
+    impact = _find_impact(message)
     content = MessageContent(
         status=message.status,
         severity=message.severity,
         has_rules=has_rules(message),
         title=_write_title(message, leads, named),
-        is_urgent=_is_urgent(message, concern),
-        situation=_write_situation(message, concern, leads[0], finding),
+        is_urgent=_is_urgent(message, impact),
+        situation=_write_situation(message, impact, leads[0], finding),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
         why=tuple(why),
@@ -238,25 +238,25 @@ def _lasting_fault(
     return min(lasting, key=weight_of, default=None)
 
 
-def _is_urgent(message: Message, concern: Concern | None) -> bool:
+def _is_urgent(message: Message, impact: Impact | None) -> bool:
     if message.status is not MessageStatus.FIRING or message.severity is Severity.INFO:
         return False
-    return message.worse is not None or (concern is not None and concern.is_urgent)
+    return message.worse is not None or (impact is not None and impact.is_urgent)
 
 
-def _find_concern(message: Message) -> Concern | None:
-    """The users that the firing alerts of the message concern. None if their number is unknown.
+def _find_impact(message: Message) -> Impact | None:
+    """The users that the firing alerts of the message affect. None if their number is unknown.
 
     It is also None if nothing fires, or if all firing alerts are acknowledged.
     """
     if message.status is not MessageStatus.FIRING:
         return None
     briefing = message.briefing or Briefing()
-    return find_concern(message.firing, briefing.explanation, briefing.reasons)
+    return find_impact(message.firing, briefing.explanation, briefing.reasons)
 
 
 def _write_situation(
-    message: Message, concern: Concern | None, lead: Transition, finding: Finding | None
+    message: Message, impact: Impact | None, lead: Transition, finding: Finding | None
 ) -> tuple[str, ...]:
     """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
     firing = message.firing
@@ -269,12 +269,12 @@ def _write_situation(
             lines = [write_frozen_since(earliest.since, round(earliest.value))]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
-            is_outdated = message.is_repetition and concern is not None and not concern.is_urgent
-            counted = None if is_outdated else concern
+            is_outdated = message.is_repetition and impact is not None and not impact.is_urgent
+            counted = None if is_outdated else impact
             is_worse = message.worse is not None
             lines.append(write_urgency(message.severity, counted, is_worse=is_worse))
             contacts = write_contacts(lead.labels)
-            first_step = find_first_step(lead, concern, finding)
+            first_step = find_first_step(lead, impact, finding)
             if contacts is not None:
                 lines.append(contacts)
             if first_step is not None and message.starts:
@@ -522,7 +522,7 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     for cause in explanation.causes:
         share = f"{abs(cause.amount):.4f}"
         if is_shared:
-            share = _percent(abs(cause.amount) / drop)
+            share = write_percent(abs(cause.amount) / drop)
         if share in ("0 %", "0.0000"):
             continue
         if cause.amount < 0:
@@ -545,7 +545,9 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
     clear = [item for item, change in zip(items, changes, strict=True) if change >= clear_change]
     lines = []
     for item in clear[:MAX_ITEMS]:
-        shares = f"{_percent(item.share_before)}{before}, {_percent(item.share_after)}{now}"
+        shares = (
+            f"{write_percent(item.share_before)}{before}, {write_percent(item.share_after)}{now}"
+        )
         lines.append(f"{_name_item(item)}: in {shares}")
     return _bound_lines(lines, _LONGEST_LINE)
 
@@ -589,10 +591,6 @@ def _item_counts(explanation: Explanation) -> list[str]:
     entered = count_of(explanation.entered, "item")
     left = count_of(explanation.left, "item")
     return [f"{entered} came into the {arm}'s lists{where}, and {left} disappeared from them."]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _name_item(item: ExposedItem) -> str:

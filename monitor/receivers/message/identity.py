@@ -10,12 +10,12 @@ from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
 from monitor.model.notifications import Briefing
 from monitor.model.rankings import ALL
-from monitor.model.urgency import find_concern
+from monitor.model.urgency import find_impact
 from monitor.receivers.message.safe_text import cause_of, clean, commands_of
 from monitor.texts.actions import write_urgency
 
 _MAX_LABEL = 256
-_REMEMBERED = 256  # messages
+_REMEMBERED_MESSAGES = 256  # messages
 
 
 def alert_labels(transition: Transition) -> dict[str, str]:
@@ -74,8 +74,8 @@ def description_of(transition: Transition, briefing: Briefing) -> str:
         moment = f"reported for the run of {format_instant(transition.slot)}"
     lines.append(f"{since_label(transition)} {format_instant(transition.since)}, {moment}")
     if transition.is_start:
-        concern = find_concern([transition], briefing.explanation, briefing.reasons)
-        urgency = write_urgency(transition.severity, concern)
+        impact = find_impact([transition], briefing.explanation, briefing.reasons)
+        urgency = write_urgency(transition.severity, impact)
         lines.append(f"Still firing. {urgency}")
     commands = commands_of(transition)
     if commands:
@@ -118,7 +118,7 @@ class DeliveredRecipients:
     def add(self, key: str, recipients: Iterable[str]) -> None:
         """Record that these recipients have got the message. The oldest messages are forgotten."""
         self._reached.setdefault(key, set()).update(recipients)
-        while len(self._reached) > _REMEMBERED:
+        while len(self._reached) > _REMEMBERED_MESSAGES:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, recipients: Sequence[str]) -> tuple[str, ...]:

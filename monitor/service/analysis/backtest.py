@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from monitor.model.alerts import ACCEPTED, Transition
+from monitor.model.alerts import ACCEPTED_LEVEL, Transition
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Subject
@@ -53,7 +53,7 @@ def backtest_rules(
     accepted = []
     stored = []
     for transition in store.alerts.transitions(comparison=comparison.name, limit=None):
-        if transition.alert == ACCEPTED:
+        if transition.alert == ACCEPTED_LEVEL:
             accepted.append(transition)
         elif is_in_period(transition.slot):
             stored.append(transition)
@@ -70,8 +70,8 @@ def backtest_rules(
     # Begin with the first stored run. Rules learn from earlier runs, and an older alert may still
     # be firing in this period.
     for run in all_finished_runs(comparison.name, store.history, end):
-        completed, lacks = add_missing_summaries(comparison, run, store.history)
-        changes = rejudging.judge(completed, is_whole=not lacks)
+        completed, missing = add_missing_summaries(comparison, run, store.history)
+        changes = rejudging.judge(completed, is_whole=not missing)
         slot = run.slot
         status = run.status
         if not is_in_period(slot):
@@ -79,7 +79,7 @@ def backtest_rules(
         runs[status] += 1
         transitions += changes
         if status is RunStatus.OK:
-            lacking.update(lacks)
+            lacking.update(missing)
         by_metric = {each.metric: each for each in completed.summaries if each.segment == ALL}
         for rule in comparison.judging.similarity_rules:
             metric, statistic = rule.subject

@@ -24,7 +24,7 @@ from monitor.model.rankings import Arm, Coverage, CoverageReason, CoverageRow, P
 from monitor.model.rules import Comparison, JudgingPlan, Keep, MeasuringPlan
 from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Scores, Summary
-from monitor.model.statistics import Lack
+from monitor.model.statistics import ListTrait
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
@@ -37,7 +37,7 @@ from monitor.statistics.attribution.parts import average_parts
 from monitor.texts.id_mismatches import Surface, write_mismatch
 from monitor.texts.interpretation import write_longer
 
-MOST_SEGMENTS = 100
+MOST_COMPARED_SEGMENTS = 100
 _LONG = timedelta(hours=12)
 _UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 _OF_USERS = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
@@ -153,7 +153,9 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
     notes += _write_longer(lists, k, slot)
-    first_differs = measure_arms(pairs, subset.segments, [parse_arm_metric(Lack.FIRST_DIFFERS)])
+    first_differs = measure_arms(
+        pairs, subset.segments, [parse_arm_metric(ListTrait.FIRST_DIFFERS)]
+    )
     return FileComparison(
         coverage=results.coverage,
         summaries=run.summaries,
@@ -163,9 +165,9 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         by_chance=chance_scores(metrics, length, catalogue),
         apart=break_down_changes(pairs, metrics[0], subset.segments),
         distances=_distances(metrics[0], subset.scores),
-        shared=measure_arms(pairs, subset.segments, [parse_arm_metric(Lack.SHARED)]),
+        shared=measure_arms(pairs, subset.segments, [parse_arm_metric(ListTrait.SHARED)]),
         first_differs={score.segment: score for score in first_differs},
-        notes=(*notes, *answers.lacks, *results.left_out),
+        notes=(*notes, *answers.unread_inputs, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
 
@@ -259,7 +261,7 @@ def _make_comparison(metrics: Sequence[Metric], k: int, worst: int) -> Compariso
         metrics=tuple(map(str, metrics)),
         sample=None,
         seed=0,
-        max_segment_values=MOST_SEGMENTS,
+        max_segment_values=MOST_COMPARED_SEGMENTS,
         deadline=_LONG,
         keep_scores=Keep.NONE,
         evidence_users=worst,

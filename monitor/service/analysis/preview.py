@@ -13,8 +13,8 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
-from monitor.model.runs import Evidence, Findings, items_of
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.runs import Evidence, MeasuredRun, items_of
+from monitor.model.unpaired import UnpairedResults
 from monitor.pipeline.id_spellings import compare_users
 from monitor.pipeline.item_titles import pull_titles
 from monitor.pipeline.pull import Arms, draw_panel
@@ -51,7 +51,7 @@ class Preview:
     unmatched: tuple[UnmatchedName, ...] = ()
     notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
-    unpaired: UnpairedFindings | None = None
+    unpaired: UnpairedResults | None = None
 
     @property
     def unread_setting(self) -> str | None:
@@ -86,8 +86,8 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         return preview(problems=(watched.arms.reason(error),))
     except MonitorError as error:
         return preview(problems=(str(error),))
-    titles, trouble = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
-    problems = [] if trouble is None else [trouble]
+    titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
+    problems = [] if failure is None else [failure]
     if measured.run.unpaired is not None:
         problems += measured.left_out  # such as outcomes without numbers
     return preview(
@@ -125,7 +125,7 @@ def _count_matching(ids: IdKind, baseline: Iterable[str], candidate: Iterable[st
     return Match(ids=ids, matching=len(matching), of=len(baseline_ids))
 
 
-def _find_mismatches(arms: Arms, slot: datetime, run: Findings) -> tuple[IdMismatch, ...]:
+def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMismatch, ...]:
     """Return why item ids or user ids of the two arms do not match.
 
     Item ids come from the run. User ids come from all users of both arms, because the few users of

@@ -19,7 +19,7 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Comparison, Direction, FixedLimit, SimilarityRule
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
-from monitor.pipeline.expectations import REMEMBERED
+from monitor.pipeline.expectations import REMEMBERED_RUNS
 from monitor.pipeline.judgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.service.analysis.backtest import all_finished_runs
@@ -115,7 +115,7 @@ def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, .
         comparison=comparison.name,
         config_hash=comparison.config_hash,
         before=_FAR_FUTURE,
-        runs=REMEMBERED,
+        runs=REMEMBERED_RUNS,
         wants_summaries=True,
     )
     past = history.memory_of(request).past

@@ -16,7 +16,7 @@ from monitor.model.runs import PullProgress, Run, RunResult, RunStatus, kept_nam
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, deliver_all
 from monitor.receivers.alertmanager import Alertmanager
-from monitor.service.clock import SKEW, SlotClock, SystemClock
+from monitor.service.clock import MAX_CLOCK_SKEW, SlotClock, SystemClock
 from monitor.service.composition import (
     Wiring,
     adapt_store,
@@ -39,7 +39,7 @@ from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
 from monitor.texts.slots import write_already_run, write_run_again
 
-MOST_SLOTS = 1_000_000
+MOST_BACKFILLED_SLOTS = 1_000_000
 DRAIN_S = 30.0
 """How long a one-shot command tries to deliver messages.
 
@@ -128,10 +128,10 @@ class OneShot:
         self._require_past(end, "--until")
         slots: list[DueSlot] = []
         for watched in select_watched(self.wiring.watched, comparison, again=again):
-            if (end - start) / watched.schedule.interval > MOST_SLOTS:
+            if (end - start) / watched.schedule.interval > MOST_BACKFILLED_SLOTS:
                 raise ConfigError(
-                    f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that "
-                    "period: replay it in parts"
+                    f"{watched.comparison.name} has more than {MOST_BACKFILLED_SLOTS:,} slots "
+                    "in that period: replay it in parts"
                 )
             answered = self._answered_runs(watched, start, end)
             if answered:
@@ -200,13 +200,13 @@ class OneShot:
             senders.append(sender)
         # Some receivers need repeated messages about firing alerts. Under cron only this command
         # sends them.
-        troubles = []
+        errors = []
         for sender in senders:
             try:
                 sender.resend_alerts()
                 sender.repeat_due()
             except DeliveryError as error:
-                troubles.append(str(error))
+                errors.append(str(error))
         deliver_all(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.waiting(self.clock.now())
         late = []
@@ -215,12 +215,12 @@ class OneShot:
                 count, _ = pending[name]
                 late.append(f"{count} to {name}")
         if late:
-            troubles.append(
+            errors.append(
                 f"messages not delivered: {', '.join(late)}. They stay pending, and the daemon or "
                 "the next run-once tries again"
             )
-        if troubles:
-            raise DeliveryError("; ".join(troubles), permanent=False)
+        if errors:
+            raise DeliveryError("; ".join(errors), permanent=False)
 
     def publish(self, comparison: str | None) -> tuple[str, ...]:
         """Publish the stored state of the selected comparisons, and return their names.
@@ -231,7 +231,7 @@ class OneShot:
         names = tuple(watched.comparison.name for watched in selected)
         now = self.clock.now()
         show_outbox(self.store, self.publisher, now)
-        self.publisher.publish(self.store.history.latest(names, until=now + SKEW))
+        self.publisher.publish(self.store.history.latest(names, until=now + MAX_CLOCK_SKEW))
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
@@ -257,7 +257,9 @@ class OneShot:
         if not watched.is_live:
             return []
         name = watched.comparison.name
-        stored = self.store.history.runs(comparison=name, limit=MOST_SLOTS, since=start, until=end)
+        stored = self.store.history.runs(
+            comparison=name, limit=MOST_BACKFILLED_SLOTS, since=start, until=end
+        )
         return [run for run in stored if run.status in (RunStatus.OK, RunStatus.INSUFFICIENT)]
 
     def _run(

@@ -13,7 +13,7 @@ from monitor.model.instants import format_instant
 from monitor.model.ports import Receiver
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
-from monitor.service.clock import SKEW
+from monitor.service.clock import MAX_CLOCK_SKEW
 from monitor.service.composition import Wiring, adapt_store, show_outbox
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.service.daemon.latest_runs import LatestRuns
@@ -47,9 +47,9 @@ NOTIFY = timedelta(seconds=5)
 """How often the daemon sends due notifications of a database outage."""
 DELIVER = timedelta(seconds=2)
 """How often the daemon looks for due deliveries. A new transition is delivered at once."""
-MESSAGES = timedelta(minutes=5)
+DELIVERY_TURN_LIMIT = timedelta(minutes=5)
 """The time limit for sending the due messages to one receiver."""
-WAITING = timedelta(minutes=4)
+DATABASE_WAIT = timedelta(minutes=4)
 """How long a run may wait for the database. This time is added to the deadline and STORING."""
 log = structlog.get_logger(__name__)
 
@@ -113,7 +113,7 @@ class DaemonJobs:
         for receiver in self.wiring().receivers:
             notify = partial(self.outage_alert.notify, receiver)
             plans[f"-notify-{receiver.name}"] = _housekeeping(
-                notify, NOTIFY, MESSAGES, kind=JobKind.DELIVERY
+                notify, NOTIFY, DELIVERY_TURN_LIMIT, kind=JobKind.DELIVERY
             )
         if not has_database:
             plans["-open"] = _housekeeping(self.open, PROBE, 2 * minute)
@@ -144,7 +144,7 @@ class DaemonJobs:
 
         turns = DeliveryTurns(sender=self.sender_of(receiver), should_stop=is_outdated)
         return _housekeeping(
-            turns.take, DELIVER, MESSAGES, first=timedelta(0), kind=JobKind.DELIVERY
+            turns.take, DELIVER, DELIVERY_TURN_LIMIT, first=timedelta(0), kind=JobKind.DELIVERY
         )
 
     def deliver_now(self) -> None:
@@ -178,7 +178,7 @@ class DaemonJobs:
             slow_after_s=deadline.total_seconds() / 2,
             is_suspect=newest is not None and took_whole_deadline(newest, deadline),
         )
-        limit = deadline + STORING + WAITING
+        limit = deadline + STORING + DATABASE_WAIT
         with self.places.taken(ticket):
             if not self.is_stopping():
                 call_in_time(call, limit, name=f"run-{name}")
@@ -213,7 +213,7 @@ class DaemonJobs:
         result = None
         with errors_logged("run not done", comparison=name):
             newest = self.runner.patiently(partial(self.runner.store.history.newest, name))
-            if newest is not None and newest.slot > now + SKEW:
+            if newest is not None and newest.slot > now + MAX_CLOCK_SKEW:
                 self._accept_clock(newest, slot)
             elif newest is not None:
                 skipped = count_skipped(watched.schedule, newest, slot, due)

@@ -8,7 +8,7 @@ from itertools import count
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.ports import Clock
 from monitor.model.runs import LatestRun, Watermark
-from monitor.service.clock import SKEW
+from monitor.service.clock import MAX_CLOCK_SKEW
 from monitor.storage import SqlStore
 
 ROUNDS = 20
@@ -40,6 +40,10 @@ class LatestRuns:
         if self._seen is None:
             return None
         return self.of_all(self._names)
+
+    def published(self) -> tuple[LatestRun, ...]:
+        """Return `all`, and no run before the first read."""
+        return self.all or ()
 
     def of(self, name: str) -> LatestRun | None:
         """Return the newest run of one comparison, from memory."""
@@ -73,7 +77,9 @@ class LatestRuns:
         before = Watermark(runs=marks)
         if self._seen is not None:
             before = Watermark(runs=marks, transition=self._seen.transition)
-        changed, seen = self._store.history.changes(names, before, until=self._clock.now() + SKEW)
+        changed, seen = self._store.history.changes(
+            names, before, until=self._clock.now() + MAX_CLOCK_SKEW
+        )
         unread = [name for name in names if name not in self._cached]
         # In each refresh another twentieth of the comparisons is read without a known change.
         in_turn = names[next(self._refreshes) % ROUNDS :: ROUNDS]
@@ -86,7 +92,7 @@ class LatestRuns:
         number = next(self._reads)
         latest: Sequence[LatestRun] = ()
         if names:
-            until = self._clock.now() + SKEW
+            until = self._clock.now() + MAX_CLOCK_SKEW
             latest = self._store.history.latest(tuple(names), until=until)
         by_name = {each.comparison: each for each in latest}
         with self._lock:

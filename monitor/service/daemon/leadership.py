@@ -37,8 +37,8 @@ class Leadership:
 
     The thread calls ``on_change`` after it has won or lost the lease. ``lasts`` is the length of
     the lease. The leader renews the lease after a third of this length. A standby tries to take the
-    lease after a fifteenth of this length. ``lease`` is None for a standby. ``trouble`` says why
-    the last attempt failed, or is None if it succeeded.
+    lease after a fifteenth of this length. ``lease`` is None for a standby. ``database_error`` says
+    why the last attempt failed, or is None if it succeeded.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Leadership:
         self._lasts_s = lasts.total_seconds()
         self._boottime = boottime
         self.lease: Lease | None = None
-        self.trouble: str | None = None
-        self.loop = LoopThread("leadership", self.step, again_s=self._lasts_s / 15)
+        self.database_error: str | None = None
+        self.loop = LoopThread("leadership", self.step, retry_s=self._lasts_s / 15)
         self._leader: Lease | Occupied | None = None
         self._sure_until = boottime()
 
@@ -98,7 +98,7 @@ class Leadership:
         except DatabaseError as error:
             if error.permanent:
                 raise
-            self._remember_trouble(error)
+            self._remember_error(error)
         self.loop.start()
 
     def stop(self, timeout_s: float = ANSWER_S) -> None:
@@ -121,7 +121,7 @@ class Leadership:
         try:
             return self._advance()
         except DatabaseError as error:
-            self._remember_trouble(error)
+            self._remember_error(error)
             return self._lasts_s / 15
 
     def _advance(self) -> float:
@@ -133,7 +133,7 @@ class Leadership:
             rest_s = self._acquire(began)
         else:
             rest_s = self._renew(self.lease, began)
-        self.trouble = None
+        self.database_error = None
         return rest_s
 
     def _acquire(self, began: float) -> float:
@@ -162,12 +162,12 @@ class Leadership:
         self._on_change()
         return 0.0
 
-    def _remember_trouble(self, error: DatabaseError) -> None:
-        """Remember the error as the trouble, and log it once."""
+    def _remember_error(self, error: DatabaseError) -> None:
+        """Remember the error as ``database_error``, and log it once."""
         reason = str(error)
-        if reason != self.trouble:
+        if reason != self.database_error:
             log.warning("lease not renewed" if self.lease else "lease not taken", reason=reason)
-        self.trouble = reason
+        self.database_error = reason
 
 
 class DaemonRole:
@@ -190,13 +190,17 @@ class DaemonRole:
         leases = open_leases(store.database.url, holder=process_name(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=on_change)
         store.maintenance.stand_by()
-        publisher.show("leader", lambda: self.leadership.is_sure)
+        publisher.show("leader", self.is_sure)
         publisher.show("lease_epoch", lambda: self.leadership.epoch)
 
     @property
     def leads(self) -> bool:
         """Whether the store may write, because this daemon is the leader."""
         return self._led is not None
+
+    def is_sure(self) -> bool:
+        """Return whether this daemon is certainly the leader."""
+        return self.leadership.is_sure
 
     def follow(self, wiring: Wiring) -> bool:
         """Become the leader if the lease was won, or a standby if it was lost.

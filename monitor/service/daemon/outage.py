@@ -9,25 +9,25 @@ from functools import partial
 
 import structlog
 
-from monitor.alerts.state_machine import INSTALLATION
+from monitor.alerts.state_machine import INSTALLATION_LABEL
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import State, Transition
 from monitor.model.daemon_state import DatabaseAway
-from monitor.model.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.model.errors import DatabaseError, DatabaseErrorKind, DeliveryError
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
 from monitor.model.rules import RuleKind, Severity
-from monitor.storage import SqlStore, exposure
+from monitor.storage import SqlStore, describe_file_readers
 
 CALM_S = 60.0
 """If an outage begins sooner after the last one, both are treated as one outage."""
-UNREAD = timedelta(minutes=1)
+HANGS_AFTER = timedelta(minutes=1)
 """If nothing was read for this time (four refreshes), pages report that the database hangs."""
 OPENING = timedelta(seconds=20)
 """The time limit for opening the database. The driver's connection timeout is shorter."""
-ALERT = "DatabaseAway"
+DATABASE_AWAY = "DatabaseAway"
 COMPARISON = "rankwatch"
 """Messages about an outage show this name in place of a comparison."""
 REPEAT_S = 4 * 3600.0
@@ -49,7 +49,7 @@ class Outage:
     since_s: float
     began_s: float  # when the last of these outages began, by the steady clock
     reason: str  # the first error
-    trouble: DatabaseTrouble
+    kind: DatabaseErrorKind
 
     @property
     def may_have_cost_runs(self) -> bool:
@@ -58,7 +58,7 @@ class Outage:
         If the database rejected a statement, it would reject the statement again. So these runs are
         not retried.
         """
-        return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
+        return self.kind not in {DatabaseErrorKind.OTHER, DatabaseErrorKind.SCHEMA}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -80,9 +80,9 @@ class OutageMonitor:
 
         The first error begins an outage. A conflict between writers begins none.
         """
-        self.publisher.database_failed(error.trouble)
+        self.publisher.database_failed(error.kind)
         # If writers conflict, the database works.
-        if error.trouble is DatabaseTrouble.CONFLICT:
+        if error.kind is DatabaseErrorKind.CONFLICT:
             return
         with self._lock:
             self.failures += 1
@@ -97,7 +97,7 @@ class OutageMonitor:
                 since_s=now_s,
                 began_s=now_s,
                 reason=str(error),
-                trouble=error.trouble,
+                kind=error.kind,
             )
             if last is not None:
                 outage = replace(outage, since=last.since, since_s=last.since_s)
@@ -107,7 +107,7 @@ class OutageMonitor:
 
     def hung(self, reason: str) -> None:
         """Record that the database does not answer."""
-        self.failed(DatabaseError(reason, permanent=False, trouble=DatabaseTrouble.HUNG))
+        self.failed(DatabaseError(reason, permanent=False, kind=DatabaseErrorKind.HUNG))
 
     @property
     def lasting(self) -> Outage | None:
@@ -137,10 +137,10 @@ def database_away(
     read_at: datetime | None,
     now: datetime,
 ) -> DatabaseAway | None:
-    """Return the outage to show on pages: an error, or no read for the time `UNREAD`."""
+    """Return the outage to show on pages: an error, or no read for the time `HANGS_AFTER`."""
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
-    if read_at is not None and now - read_at > UNREAD:
+    if read_at is not None and now - read_at > HANGS_AFTER:
         return DatabaseAway(since=read_at, reason=None, read_at=read_at)
     return None
 
@@ -155,13 +155,13 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         prepare = partial(store.maintenance.prepare, create=True)
         call_in_time(prepare, OPENING, name="open-database")
     except OverdueError:
-        database.hung(f"{store.place} does not answer")
+        database.hung(f"{store.location} does not answer")
         # The pool must not reuse the connection that hangs.
         store.database.renew()
         return False
     _record_end(store, database)
     database.answered()
-    exposed = exposure(store.database.url)
+    exposed = describe_file_readers(store.database.url)
     if exposed is not None:
         log.warning("every account can read the database", reason=exposed)
     return True
@@ -215,7 +215,7 @@ class OutageAlert:
     """
 
     database: OutageMonitor
-    place: str  # where the database is
+    location: str  # where the database is
     # the time from the start of an outage to the first notification
     alert_after: Callable[[], timedelta]
     installation: Callable[[], str | None] = lambda: None  # the configured name
@@ -242,7 +242,7 @@ class OutageAlert:
             receiver.send(message, now=now)
         except DeliveryError as error:
             self._remember_failure(state, message, error)
-            publisher.count("delivery_errors_total", name, error.trouble)
+            publisher.count("delivery_errors_total", name, error.kind)
             publisher.count("notifications_total", name, "retry")
             log.error(  # noqa: TRY400 - says all
                 "receiver not notified of the outage",
@@ -266,10 +266,10 @@ class OutageAlert:
             outage = self.database.outage
             if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
                 return None
-            start = compose_outage_start(outage, clock.now(), self.place, self.installation())
+            start = compose_outage_start(outage, clock.now(), self.location, self.installation())
             return _outage_message(replace(start, runbook_url=self.runbook_url()))
         if self.database.lasting is None:
-            return _outage_message(compose_outage_end(state.start, clock.now(), self.place))
+            return _outage_message(compose_outage_end(state.start, clock.now(), self.location))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.sent_s is not None and steady_s - state.sent_s < every_s:
             return None
@@ -296,18 +296,18 @@ class OutageAlert:
 def compose_outage_start(
     outage: Outage,
     now: datetime,
-    place: str,
+    location: str,
     installation: str | None,
 ) -> Transition:
     """Return the start of the alert about this outage."""
     # The key depends only on the database. So if several daemons send this alert, a receiver shows
     # one alert. The installation's id cannot be part of the key, because it is stored in the
     # database.
-    name = " ".join(filter(None, (ALERT, place, installation)))
+    name = " ".join(filter(None, (DATABASE_AWAY, location, installation)))
     key = hashlib.sha256(name.encode()).hexdigest()[:32]
     return Transition(
         comparison=COMPARISON,
-        alert=ALERT,
+        alert=DATABASE_AWAY,
         segment="all",
         slot=outage.since,
         at=now,
@@ -325,11 +325,11 @@ def compose_outage_start(
         since=min(outage.since, now),
         dedup_key=key,
         incident=key,
-        labels={} if installation is None else {INSTALLATION: installation},
+        labels={} if installation is None else {INSTALLATION_LABEL: installation},
     )
 
 
-def compose_outage_end(start: Transition, now: datetime, place: str) -> Transition:
+def compose_outage_end(start: Transition, now: datetime, location: str) -> Transition:
     """Return the end of the alert that has this start."""
     return replace(
         start,
@@ -337,7 +337,7 @@ def compose_outage_end(start: Transition, now: datetime, place: str) -> Transiti
         to_state=State.QUIET,
         at=max(now, start.at),
         reason=(
-            f"{place} works again: comparisons that fell due run once, and pending notifications "
+            f"{location} works again: comparisons that fell due run once, and pending notifications "
             "are delivered"
         ),
     )
@@ -345,7 +345,7 @@ def compose_outage_end(start: Transition, now: datetime, place: str) -> Transiti
 
 def _outage_message(change: Transition, *, is_repetition: bool = False) -> Message:
     return Message(
-        incident=change.incident or ALERT,
+        incident=change.incident or DATABASE_AWAY,
         comparison=COMPARISON,
         severity=Severity.CRITICAL,
         changes=() if is_repetition else (change,),

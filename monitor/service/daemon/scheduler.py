@@ -21,9 +21,10 @@ from monitor.model.immutable import immutable
 from monitor.model.ports import Clock
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.threads import LoopThread
+from monitor.service.runner import do_nothing
 from monitor.settings.schedule import Schedule
 
-LOOK_S = 0.5
+SCHEDULER_STEP_S = 0.5
 """The scheduler checks the clocks and looks for due jobs at least this often."""
 SILENT_S = 30.0
 """If the scheduler has not looked for due jobs for this time, the process must be restarted."""
@@ -102,15 +103,15 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         clock: Clock,
         publisher: PrometheusPublisher,
         *,
-        on_hung: Callable[[str, JobPlan], object],
         on_look: Callable[[], object],
+        on_hung: Callable[[str, JobPlan], object] = do_nothing,
     ) -> None:
         self._clock = clock
         self._publisher = publisher
-        self._on_hung = on_hung
         self._on_look = on_look
+        self.on_hung = on_hung
         self._jumps = JumpFinder()
-        self._loop = LoopThread("scheduler", self._look, again_s=LOOK_S)
+        self._loop = LoopThread("scheduler", self._look, retry_s=SCHEDULER_STEP_S)
         self._looked_s = clock.monotonic()
         self.executor = ThreadPerJob()
         super().__init__(
@@ -190,7 +191,7 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         due_in_s: float | None = self._process_jobs()
         self._on_look()
         self._looked_s = self._clock.monotonic()
-        return LOOK_S if due_in_s is None else min(due_in_s, LOOK_S)
+        return SCHEDULER_STEP_S if due_in_s is None else min(due_in_s, SCHEDULER_STEP_S)
 
     def _try_again(self, event: events.JobSubmissionEvent) -> None:
         self.run_now(event.job_id, AGAIN)
@@ -202,7 +203,7 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
             else:
                 call_in_time(plan.call, plan.limit, name=f"call-{name}")
         except OverdueError:
-            self._on_hung(name, plan)
+            self.on_hung(name, plan)
             self.run_now(name)
         except Exception:  # a bug must not end the daemon
             log.exception("job failed", job=name)

@@ -19,7 +19,7 @@ from monitor.settings.schedule import Schedule
 from monitor.storage.alert_store import SqlAlertStore
 from monitor.texts.run_reasons import write_headline
 
-_MOST_COUNTED = 10_000
+_MOST_MISSED = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -34,8 +34,8 @@ def count_skipped(
     """
     start = newest.slot
     # After a very long pause, count only the newest slots.
-    if (slot - start) / schedule.interval > _MOST_COUNTED:
-        start = slot - _MOST_COUNTED * schedule.interval
+    if (slot - start) / schedule.interval > _MOST_MISSED:
+        start = slot - _MOST_MISSED * schedule.interval
     first_busy = schedule.latest(due)
     reasons: Counter[str] = Counter()
     for skipped in schedule.between(start, slot):
@@ -50,7 +50,7 @@ def count_skipped(
     return reasons
 
 
-LONGEST_PAUSE_S = 60.0
+LONGEST_LOOP_PAUSE_S = 60.0
 """After a longer pause the time starts again, because the process or its leadership paused."""
 
 
@@ -81,12 +81,12 @@ class StalenessMonitor:
 
         Returns the names of the comparisons whose alerts changed.
 
-        A thread of the leader calls this at least every LONGEST_PAUSE_S seconds.
+        A thread of the leader calls this at least every LONGEST_LOOP_PAUSE_S seconds.
         """
         now = self.clock.now()
         now_s = self.clock.monotonic()
         # A clock was set, or the machine was suspended.
-        if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > LONGEST_PAUSE_S:
+        if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > LONGEST_LOOP_PAUSE_S:
             self.watched_since.clear()
         self.looked_s = now_s
         by_name = {each.comparison: each for each in latest}

@@ -16,13 +16,13 @@ log = structlog.get_logger(__name__)
 class LoopThread:
     """Calls ``step`` again and again. ``step`` returns the seconds to rest.
 
-    If the step raises an error, the thread logs it and rests for ``again_s`` seconds.
+    If the step raises an error, the thread logs it and rests for ``retry_s`` seconds.
     """
 
-    def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
+    def __init__(self, name: str, step: Callable[[], float], *, retry_s: float) -> None:
         self._name = name
         self._step = step
-        self._again_s = again_s
+        self._retry_s = retry_s
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
@@ -58,9 +58,9 @@ class LoopThread:
                 rest_s = self._step()
             except Exception:  # a bug must not end the thread
                 log.exception(
-                    "loop failed; it continues", loop=self._name, again_in_s=self._again_s
+                    "loop failed; it continues", loop=self._name, again_in_s=self._retry_s
                 )
-                rest_s = self._again_s
+                rest_s = self._retry_s
             self._wake.wait(rest_s)
             self._wake.clear()
 
@@ -168,7 +168,6 @@ class Places:
                 self._at_work.append(ticket)
                 ticket.admitted.set()
 
-    @property
-    def waiting(self) -> int:
-        """The number of runs that wait for a place."""
+    def count_waiting(self) -> int:
+        """Return the number of runs that wait for a place."""
         return len(self._queue)

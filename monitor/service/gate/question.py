@@ -292,12 +292,12 @@ def _choose_metric(comparison: Comparison, name: str | None) -> Metric:
 class RunSelection:
     """The runs to judge, oldest first, and how many other runs are left out for which reason.
 
-    ``trouble`` says why the newest run that is not ok failed or compared too few users.
+    ``failure`` says why the newest run that is not ok failed or compared too few users.
     """
 
     runs: tuple[Run, ...]
     left_out: Mapping[LeftOut, int]
-    trouble: str | None
+    failure: str | None
 
 
 def select_runs(history: History, question: Question) -> RunSelection:
@@ -306,19 +306,19 @@ def select_runs(history: History, question: Question) -> RunSelection:
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
     )
     judged = []
-    trouble = None
+    failure = None
     left_out: Counter[LeftOut] = Counter()
     for run in reversed(stored):
         if run.status is RunStatus.RUNNING:
             continue
         if run.status is not RunStatus.OK and run.reason:
-            trouble = run.reason
+            failure = run.reason
         reason = _why_left_out(run, question)
         if reason is None:
             judged.append(run)
         else:
             left_out[reason] += 1
-    return RunSelection(runs=tuple(judged), left_out=left_out, trouble=trouble)
+    return RunSelection(runs=tuple(judged), left_out=left_out, failure=failure)
 
 
 def _why_left_out(run: Run, question: Question) -> LeftOut | None:

@@ -50,7 +50,7 @@ _MANY_ROWS = 1.2  # for each asked user
 _THREADS = 2  # with more threads, each thread has too little memory
 
 _INSTANTS = frozenset({"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})  # types with microseconds
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # in microseconds
 _LONGEST_TEXT = 1 << 18  # the number of bytes
@@ -420,13 +420,13 @@ def _describe_newest(last_at: int | None) -> str:
     if last_at is None:
         return " (no row of this arm)"
     # A time in the wrong unit may have a year that Python cannot represent.
-    at = _EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
+    at = _UNIX_EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
     return f" (the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ})"
 
 
 def _microseconds(instant: datetime) -> int:
     """The number of microseconds since 1970."""
-    return (instant - _EPOCH) // _MICROSECOND
+    return (instant - _UNIX_EPOCH) // _MICROSECOND
 
 
 def _short_text(value: str) -> str:

@@ -19,9 +19,9 @@ import pyarrow.parquet
 
 from monitor.boundary.deadline import Deadline, OverdueError
 from monitor.boundary.foreign_errors import file_cause
-from monitor.boundary.temporary_database import room_trouble
+from monitor.boundary.temporary_database import explain_shortage
 from monitor.model.errors import SourceError
-from monitor.sources.file.file_set import LONGEST_LINE, FileSet
+from monitor.sources.file.file_set import MAX_LINE_BYTES, FileSet
 
 MEMORY_MB = 250
 """The largest memory of one database. For joins of lists with a hundred items, it is doubled.
@@ -65,9 +65,9 @@ def file_errors(files: Sequence[FileSet], deadline: Deadline | None = None) -> I
 
 def _find_problem(files: Sequence[FileSet], error: Exception) -> str:
     where = " and ".join(dict.fromkeys(file_set.where for file_set in files))
-    trouble = room_trouble(str(error))
-    if trouble is not None:
-        return f"{where} cannot be read in {MEMORY_MB}MB of memory: {trouble}"
+    cause = explain_shortage(str(error))
+    if cause is not None:
+        return f"{where} cannot be read in {MEMORY_MB}MB of memory: {cause}"
     if not isinstance(error, duckdb.OutOfMemoryException):
         for file_set in files:
             for path in file_set.paths:
@@ -192,8 +192,8 @@ class _NoJsonError(_LineFaultError):
 
 
 def _check_line(line: bytes) -> None:
-    if len(line) > LONGEST_LINE:
-        raise _LineFaultError(f"is longer than {LONGEST_LINE >> 20} MiB: {_AN_OBJECT}")
+    if len(line) > MAX_LINE_BYTES:
+        raise _LineFaultError(f"is longer than {MAX_LINE_BYTES >> 20} MiB: {_AN_OBJECT}")
     try:
         value = json.loads(line, object_pairs_hook=_unique_keys)
     except RecursionError:

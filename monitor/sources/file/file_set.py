@@ -38,8 +38,8 @@ _FORMATS = {
 }
 _MOST_PARTS = 10_000  # the number of files
 _PARQUET = b"PAR1"  # a Parquet file begins and ends with these bytes
-LONGEST_LINE = 16 << 20  # the largest number of bytes in a line, for JSON lines and logs
-T = TypeVar("T")
+MAX_LINE_BYTES = 16 << 20  # the largest number of bytes in a line, for JSON lines and logs
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +187,12 @@ def _copy_lines(log: Path, folder: Path) -> str:
     shutil.copyfile(log, copy)
     with copy.open("r+b") as lines:
         size = lines.seek(0, os.SEEK_END)
-        start = lines.seek(max(0, size - LONGEST_LINE))
+        start = lines.seek(max(0, size - MAX_LINE_BYTES))
         lines.truncate(start + lines.read().rfind(b"\n") + 1)
     return str(copy)
 
 
-def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], T]) -> T:
+def read_files(options: FileOptions, slot: datetime, read: Callable[[FileSet], _T]) -> _T:
     """Call ``read`` with the slot's files.
 
     If files are replaced during the call, it is repeated. There are at most three calls.

@@ -18,7 +18,7 @@ from monitor.measures.reading.ids import describe_type, is_list, is_text
 from monitor.model.errors import SourceError
 from monitor.sources.columns import require_columns, root_of
 from monitor.sources.file.diagnosis import utf16_fault
-from monitor.sources.file.file_set import LONGEST_LINE, FileSet, opened_parquet, source_errors
+from monitor.sources.file.file_set import MAX_LINE_BYTES, FileSet, opened_parquet, source_errors
 
 _SEPARATORS = {"csv": ",", "tsv": "\t"}
 _LONGEST_LIST = 100_000  # the number of items
@@ -215,7 +215,7 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
 def _select_jsonl(
     database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]
 ) -> str:
-    options = f"format = 'newline_delimited', maximum_object_size = {LONGEST_LINE}"
+    options = f"format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES}"
     objects = f"FROM read_json_objects({_paths(files)}, {options})"
     roots = {name: name for name in columns}
     if any("." in name for name in columns):

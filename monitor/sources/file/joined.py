@@ -147,10 +147,10 @@ class _JoinedAnswers:
         deadline: Deadline,
     ) -> None:
         self._unread = dict(unread)
-        self.lacks: tuple[str, ...] = ()
+        self.unread_inputs: tuple[str, ...] = ()
         if "noise_floor" in unread:
             # The run continues without these lists and reports that they are missing.
-            self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
+            self.unread_inputs = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         names = chain.from_iterable(values.names for values in segments.values())
         self.asked = AskedUsers(count=users.count, segments=(ALL, *names))
         self.unreadable: list[Unreadable] = [*users.unreadable]
@@ -309,6 +309,6 @@ class _JoinedAnswers:
             panel=Panel(users=users, segments=segments),
             baseline=pulls["baseline"],
             candidate=pulls["candidate"],
-            again=pulls.get("noise_floor"),
+            second_baseline=pulls.get("noise_floor"),
             arm=arm,
         )

@@ -25,9 +25,9 @@ from monitor.boundary.link_local import refuse_link_local
 from monitor.model.errors import SourceError
 from monitor.sources.http import HttpOptions
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
-_IDLE_S = 0.5
+_OPEN_WHILE_IDLE_S = 0.5
 """How long an idle connection stays open.
 
 This is shorter than servers allow. With many hosts, a longer time would use all sockets of the
@@ -56,9 +56,9 @@ class _DaemonThreads(ThreadPoolExecutor):
     So a name server that hangs delays neither other hosts nor the end of the process.
     """
 
-    def submit(self, fn: Callable[..., T], /, *args: object, **named: object) -> Future[T]:
+    def submit(self, fn: Callable[..., _T], /, *args: object, **named: object) -> Future[_T]:
         """Call the function in a new thread."""
-        future: Future[T] = Future()
+        future: Future[_T] = Future()
 
         def call() -> None:
             try:
@@ -81,7 +81,7 @@ class _PullLoop:
         self._thread = threading.Thread(target=self._run, name="http-pulls", daemon=True)
         self._thread.start()
 
-    def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
+    def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]) -> _T:
         """Run the pull and return its result. The pull itself must end at its deadline."""
         return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
 
@@ -91,14 +91,14 @@ class _PullLoop:
         self._thread.join(1.0)
 
     async def _with_session(
-        self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]
-    ) -> T:
+        self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]
+    ) -> _T:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # Each pull limits its own requests by ``concurrency``.
                 connector=aiohttp.TCPConnector(
                     limit=0,
-                    keepalive_timeout=_IDLE_S,
+                    keepalive_timeout=_OPEN_WHILE_IDLE_S,
                     ttl_dns_cache=_ADDRESS_S,
                     socket_factory=open_socket,
                 ),
@@ -121,7 +121,7 @@ _lock = threading.Lock()
 _current: _PullLoop | None = None
 
 
-def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
+def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]) -> _T:
     """Run the pull with the session that all pulls of this process share."""
     global _current  # noqa: PLW0603 - each process has one
     with _lock:

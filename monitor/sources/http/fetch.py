@@ -25,7 +25,7 @@ from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, tls_settings
 from monitor.sources.http.request import RequestFailure
 from monitor.texts.tls_faults import write_tls_fault
 
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024
 _ANSWERED = frozenset({HTTPStatus.OK.value, HTTPStatus.CREATED.value})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
@@ -130,8 +130,8 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
     parts = []
     size = 0
     while content := await stream.readany():
-        for start in range(0, len(content), _CHUNK):
-            part = inflate.decompress(content[start : start + _CHUNK], most + 1 - size)
+        for start in range(0, len(content), _CHUNK_BYTES):
+            part = inflate.decompress(content[start : start + _CHUNK_BYTES], most + 1 - size)
             parts.append(part)
             size += len(part)
             if size > most:

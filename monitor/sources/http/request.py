@@ -200,7 +200,7 @@ class RequestTemplate:
             if counts[user] == 1:
                 by_user[user] = self._read_user(user, by_key[user], version)
             elif counts[user] > 1:
-                by_user[user] = _TWICE
+                by_user[user] = _DUPLICATE_USER
             elif _NO_KEY in counts:
                 by_user[user] = _not_applied("user", answer, [user])
             else:
@@ -259,7 +259,7 @@ def unreadable_answer(error: Exception) -> RequestFailure:
 _NO_KEY = object()
 """Stands for the key of an answer that has no readable key."""
 _LEFT_OUT = RequestFailure(CoverageReason.MISSING, "omitted users from its answer to a batch")
-_TWICE = RequestFailure(
+_DUPLICATE_USER = RequestFailure(
     CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"
 )
 

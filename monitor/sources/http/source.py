@@ -41,7 +41,7 @@ LASTS_S = 3.0
 _REPORT_S = 1.0
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
-_CAUSES = 3
+_MOST_CAUSES = 3
 """The largest number of causes that a note gives for one reason."""
 _DEAD_AFTER = 2
 """The source is given up after ``concurrency`` times this number of requests without an answer."""
@@ -161,7 +161,7 @@ class _HttpPull:
             failed=failed,
             stored_answers=self._recalled,
             elapsed_s=elapsed_s,
-            reason=self._answers.trouble,
+            reason=self._answers.write_error,
         )
         self._request.on_progress(progress)
         if self._writing is None or self._writing.done():
@@ -304,7 +304,7 @@ class _HttpPull:
         host = self._options.host
         notes = {}
         for reason, note in pull.notes.items():
-            causes = self._causes[reason].most_common(_CAUSES)
+            causes = self._causes[reason].most_common(_MOST_CAUSES)
             if not causes:
                 notes[reason] = f"{host}: {note}"
             elif len(causes) == 1:

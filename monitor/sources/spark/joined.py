@@ -32,7 +32,7 @@ from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOp
 from monitor.sources.spark import connect_session as spark
 from monitor.sources.spark.connect_session import functions as F  # noqa: N812 - its usual name
 from monitor.sources.spark.partition import (
-    PARTS,
+    PARTITION_COLUMNS,
     MeasuredPartition,
     MergedPartition,
     UnreadableLists,
@@ -127,10 +127,10 @@ class _MeasuredThere:
         unread: Mapping[str, str],
     ) -> None:
         self._unread = dict(unread)
-        self.lacks: tuple[str, ...] = ()
+        self.unread_inputs: tuple[str, ...] = ()
         if "noise_floor" in unread:
             # The run continues without these lists and reports that they are missing.
-            self.lacks = (f"noise_floor: {self._unread.pop('noise_floor')}",)
+            self.unread_inputs = (f"noise_floor: {self._unread.pop('noise_floor')}",)
         self.unreadable: list[Unreadable] = [*users.unreadable]
         self.asked = users.asked
         self._users = users
@@ -166,11 +166,13 @@ class _MeasuredThere:
         rows = self._users.rows
         for lists in self._lists.values():
             rows = rows.unionByName(lists.rows, allowMissingColumns=True)
-        parts = rows.repartition(count, "key").mapInArrow(partition, PARTS)
+        parts = rows.repartition(count, "key").mapInArrow(partition, PARTITION_COLUMNS)
         while count > PARTS_HERE:
             count = -(-count // _TOGETHER)
             placed = parts.withColumn("place", F.spark_partition_id()).repartition(count, "place")
-            parts = placed.drop("place").mapInArrow(MergedPartition(measurer=measurer), PARTS)
+            parts = placed.drop("place").mapInArrow(
+                MergedPartition(measurer=measurer), PARTITION_COLUMNS
+            )
         measured_users = 0
         for row in parts.toLocalIterator():
             measured_users += row["asked"]

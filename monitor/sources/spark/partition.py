@@ -21,7 +21,7 @@ from monitor.sources.table_lists import ListColumns, TableLists
 
 MERGED_BYTES = 16 << 20
 """Parts are merged up to about this size. Spark's limit for one message is much higher."""
-PARTS = "asked long, part binary, unreadable string"
+PARTITION_COLUMNS = "asked long, part binary, unreadable string"
 """The columns of a result. They are the number of users, the measured part, and the unreadable
 rows."""
 
@@ -89,7 +89,7 @@ class MeasuredPartition:
         pulls = {
             "baseline": users_batch.baseline,
             "candidate": users_batch.candidate,
-            "noise_floor": users_batch.again,
+            "noise_floor": users_batch.second_baseline,
         }
         unreadable = UnreadableLists()
         for name, list_columns in self.columns.items():
@@ -112,7 +112,7 @@ class MeasuredPartition:
             panel=Panel(users=users, segments=split_by_values(len(users), labels, self.values)),
             baseline=pulls["baseline"],
             candidate=pulls["candidate"],
-            again=pulls.get("noise_floor"),
+            second_baseline=pulls.get("noise_floor"),
         )
 
     def _pull(self, side: str, users: "pd.Index[str]", rows: Sequence[pa.RecordBatch]) -> Pull:

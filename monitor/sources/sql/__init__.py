@@ -15,7 +15,7 @@ from monitor.sources import table_options
 from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.sql.query import SelectStatement, parse_query
 
-QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
+SqlText = Annotated[str, Field(min_length=1, max_length=100_000)]
 _SOURCE = "monitor.sources.sql.source"
 _ABOUT = "A database, from which rankwatch reads a query or a whole table."
 
@@ -62,7 +62,7 @@ class SqlOptions(Options):
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     """The name of a table or view, with its schema if needed, such as `recs.lists`. rankwatch reads
     all rows."""
-    query: QueryText | None = None
+    query: SqlText | None = None
     """A single SELECT statement that returns the columns named in this section. The query can use
     the parameter `:slot`."""
     max_rows: Annotated[int, NOT_IN_HASH] = Field(default=20_000_000, ge=1, le=10**10)
@@ -112,7 +112,7 @@ class SqlSourceOptions(table_options.ListColumnOptions, SqlOptions):
 
     binds = frozenset({"users", "k", "slot"})
 
-    query: QueryText | None = None
+    query: SqlText | None = None
     """A single SELECT statement. To select the users of the panel in batches, write `user IN
     :users` or `user = ANY(:users)`. The query can also use the parameters `:k` and `:slot`. In
     PostgreSQL, you can also use `:users` as an array, as in `unnest(:users)`."""

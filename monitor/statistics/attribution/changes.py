@@ -9,21 +9,22 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.measures.kernels import PAD, blocks
-from monitor.measures.kernels.exposure import compact_codes, weigh_changes
+from monitor.measures.kernels.exposure import weigh_changes
+from monitor.measures.kernels.item_codes import compact_codes
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import Change, ExampleLists, UserGroup
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm, PairBatch
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, share_steps, walk_to
 
-_TOP = 3
+_TOP_DEPTH = 3
 
 # An item counts as removed if at most this share of the lists that had it still has it.
 STILL_LISTED = 0.02
 
-CHANGES = tuple(Change)
+ALL_CHANGES = tuple(Change)
 ChangeKinds: TypeAlias = npt.NDArray[np.int8]
-"""The kind of change of each pair, int8 (n,), as an index in `CHANGES`."""
+"""The kind of change of each pair, int8 (n,), as an index in `ALL_CHANGES`."""
 
 
 @immutable
@@ -116,9 +117,11 @@ class OwnLists:
 
         False for lists of at most three items.
         """
-        former_top = np.sort(self.former[:, :_TOP], axis=1)
-        present_top = np.sort(self.present[:, :_TOP], axis=1)
-        return np.asarray((former_top == present_top).all(axis=1) & (self.present_lengths > _TOP))
+        former_top = np.sort(self.former[:, :_TOP_DEPTH], axis=1)
+        present_top = np.sort(self.present[:, :_TOP_DEPTH], axis=1)
+        return np.asarray(
+            (former_top == present_top).all(axis=1) & (self.present_lengths > _TOP_DEPTH)
+        )
 
     @property
     def place_of_first(self) -> Integers:
@@ -126,8 +129,10 @@ class OwnLists:
 
         -1 if the item is not among the first three, or if the list has at most three items.
         """
-        is_first = self.present[:, :_TOP] == self.former[:, :1]
-        is_there = is_first.any(axis=1) & (self.present_lengths > _TOP) & (self.former_lengths > 0)
+        is_first = self.present[:, :_TOP_DEPTH] == self.former[:, :1]
+        is_there = (
+            is_first.any(axis=1) & (self.present_lengths > _TOP_DEPTH) & (self.former_lengths > 0)
+        )
         return np.where(is_there, is_first.argmax(axis=1), -1)
 
     @cached_property
@@ -273,10 +278,10 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
 
 
 def _widen(codes: Codes, k: int) -> Codes:
-    missing = k - codes.shape[1]
-    if not missing:
+    missing_places = k - codes.shape[1]
+    if not missing_places:
         return codes
-    return np.pad(codes, ((0, 0), (0, missing)), constant_values=PAD)
+    return np.pad(codes, ((0, 0), (0, missing_places)), constant_values=PAD)
 
 
 def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
@@ -351,28 +356,28 @@ def classify_changes(batch: PairBatch) -> ChangeKinds:
     """
     kinds = np.empty(len(batch), dtype=np.int8)
     for rows, alignment in blocks(batch):
-        common = alignment.common.astype(np.int64)
+        common_items = alignment.common.astype(np.int64)
         baseline_length = alignment.baseline_lengths
         candidate_length = alignment.candidate_lengths
         # The order of the rules matters, because `np.select` uses the first rule that holds.
         rules = {
             Change.UNCHANGED: (batch.baseline[rows] == batch.candidate[rows]).all(axis=1),
-            Change.REPLACED: common == 0,
+            Change.REPLACED: common_items == 0,
             Change.CUT_SHORT: candidate_length < baseline_length,
             Change.LENGTHENED: candidate_length > baseline_length,
-            Change.MOSTLY_REPLACED: 2 * common < baseline_length,
-            Change.PARTLY_REPLACED: common < baseline_length,
+            Change.MOSTLY_REPLACED: 2 * common_items < baseline_length,
+            Change.PARTLY_REPLACED: common_items < baseline_length,
         }
-        places = [CHANGES.index(change) for change in rules]
-        otherwise = CHANGES.index(Change.REORDERED)
+        places = [ALL_CHANGES.index(change) for change in rules]
+        otherwise = ALL_CHANGES.index(Change.REORDERED)
         kinds[rows] = np.select(list(rules.values()), places, otherwise)
     return kinds
 
 
 def share_kinds(kinds: ChangeKinds) -> dict[Change, float]:
     """Return the share of the users with each kind of change. It is 0 for a kind without users."""
-    shares = np.bincount(kinds, minlength=len(CHANGES)) / max(1, len(kinds))
-    return dict(zip(CHANGES, shares.tolist(), strict=True))
+    shares = np.bincount(kinds, minlength=len(ALL_CHANGES)) / max(1, len(kinds))
+    return dict(zip(ALL_CHANGES, shares.tolist(), strict=True))
 
 
 def group_users(  # noqa: PLR0913 - what is known of the users
@@ -397,20 +402,20 @@ def group_users(  # noqa: PLR0913 - what is known of the users
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
-    for index, change in enumerate(CHANGES):
+    for index, change in enumerate(ALL_CHANGES):
         members = defined[kinds[defined] == index]
         if not len(members):
             continue
-        typical = _most_typical_first(parts, members)
+        typical_first = _most_typical_first(parts, members)
         if hit is not None:
-            typical = typical[np.argsort(~hit[typical], kind="stable")]
+            typical_first = typical_first[np.argsort(~hit[typical_first], kind="stable")]
         group = UserGroup(
             change=change,
             users=len(members),
             share=len(members) / len(rows),
             share_before=None if before is None else before[change],
             distance=float(parts.total[members].sum()) / len(rows),
-            examples=tuple(show(int(row)) for row in typical[:examples]),
+            examples=tuple(show(int(row)) for row in typical_first[:examples]),
         )
         groups.append(group)
 

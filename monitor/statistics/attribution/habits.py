@@ -7,14 +7,14 @@ from itertools import zip_longest
 import numpy as np
 import numpy.typing as npt
 
-from monitor.measures.kernels.exposure import number_repeated
+from monitor.measures.kernels.list_traits import number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.immutable import immutable
 from monitor.statistics.attribution.changes import OwnLists
 
-# A habit that measures a share from 0 to 1 has the bins 0 to `BINS`.
-BINS = 10
+# A habit that measures a share from 0 to 1 has the bins 0 to `SHARE_BINS`.
+SHARE_BINS = 10
 
 # The users in high bins must exceed the usual number by at least so many users, plus so many
 # standard deviations.
@@ -59,8 +59,8 @@ def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
     ``is_still`` marks the users with unchanged lists.
     """
     is_known = ~np.isnan(lists.kept_share)
-    replaced = np.rint(BINS * (1 - np.nan_to_num(lists.kept_share)))
-    turned = np.floor(BINS * lists.turned_share)
+    replaced = np.rint(SHARE_BINS * (1 - np.nan_to_num(lists.kept_share)))
+    turned = np.floor(SHARE_BINS * lists.turned_share)
     is_shared, _ = number_common_lists(lists.present)
     bins = {
         Habit.REPLACED: replaced,
@@ -129,16 +129,16 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
     least_rise = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually_above)) / len(judged)
     surplus[rise < least_rise] = -np.inf
     # All users are in the first bin or above it, so this bin is left out.
-    least = 1 + int(np.argmax(surplus[1:]))
-    if surplus[least] <= 0:
+    least_bin = 1 + int(np.argmax(surplus[1:]))
+    if surplus[least_bin] <= 0:
         return None
     return Outliers(
-        least=least,
-        usual=float(greatest_normal[least]),
-        # Reversing a list moves it from bin b to bin BINS - b. So it gets into a bin >= least if it
-        # was in a bin <= BINS - least.
-        reversed_share=float(sum(usual[: BINS - least + 1])),
-        hit_share=float(rise[least] / (1 - usually_above[least])),
+        least=least_bin,
+        usual=float(greatest_normal[least_bin]),
+        # Reversing a list moves it from bin b to bin SHARE_BINS - b. So it gets into a bin >= least
+        # if it was in a bin <= SHARE_BINS - least.
+        reversed_share=float(sum(usual[: SHARE_BINS - least_bin + 1])),
+        hit_share=float(rise[least_bin] / (1 - usually_above[least_bin])),
     )
 
 
@@ -187,7 +187,7 @@ def _pad(habits: Sequence[Sequence[float]]) -> Floats:
 
 # A list is shared if at least this many users and at least this share of all users have it.
 _MANY = 5
-_LEAST_SHARE = 0.001
+_LEAST_BIN_SHARE = 0.001
 
 # To judge lists, about so many former lists are compared with the lists of about so many hit users.
 _OTHER_LISTS = 500
@@ -212,7 +212,7 @@ def number_common_lists(codes: Codes, many: int = _MANY) -> tuple[Flags, Integer
     """
     group = number_repeated(codes)
     users_with_list = np.bincount(group + 1, minlength=1)[group + 1]
-    is_shared = (users_with_list >= max(many, _LEAST_SHARE * len(codes))) & (group >= 0)
+    is_shared = (users_with_list >= max(many, _LEAST_BIN_SHARE * len(codes))) & (group >= 0)
     return is_shared, group
 
 

@@ -4,7 +4,7 @@ Each user has a list of now and a list of before the test. The score of a user i
 these two lists. All values are undefined (NaN) if an arm has too few users. The functions:
 
 - `split.log_evidence(baseline, candidate, planned) -> float`: do the numbers of users fit the
-  planned split? The split is off if the result is at least `split.LIMIT`.
+  planned split? The split is off if the result is at least `split.SPLIT_OFF`.
 - `gaps.mean_gap(baseline, candidate) -> Gap`: the self gap, from the `Summary` of each arm.
 - `gaps.share_gap(baseline, candidate) -> Gap`: the far gap and all list gaps for people, from the
   `AffectedUsers` of each arm. `far_lists.far_floor(disjoint, identical)` is the score below which
@@ -16,7 +16,7 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
 - `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
   `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
   of different arms are than two users of one arm.
-- `exposure.find_shifted(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose
+- `exposure.find_moved_items(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose
   exposure differs most, from two `ListCounts`.
 - `arms_differed.compare_before(codes, is_candidate, hashes) -> float | None`: did the arms
   differ before the test began?

@@ -8,9 +8,9 @@ import numpy as np
 
 from monitor.model.arrays import Codes, Flags, Floats, Hashes, Integers
 
-LIMIT = 0.001
+HIGHEST_P = 0.001
 """The arms differed if p is at most this value."""
-MOST_USERS = 20_000
+MOST_TESTED_USERS = 20_000
 """At most this many users are compared."""
 _COORDINATES = 256
 _BLOCK = 32
@@ -31,7 +31,7 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> float |
       enter because of what an arm does, leave out users without a list of before.
     - ``is_candidate``: whether the user is in the candidate, bool (n,).
     - ``hashes``: a random number for each user, uint64 (n,), that does not depend on the arm. The
-      MOST_USERS smallest hashes are compared. Their order decides the permutations.
+      MOST_TESTED_USERS smallest hashes are compared. Their order decides the permutations.
 
     Each list is a vector, in which the item at place r, from 0, has the weight 0.7^(r/2). The
     distance of the arms is the squared distance of their mean vectors. It is a between excess with
@@ -44,11 +44,11 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> float |
     at least as large as that of no shift (Hemerik and Goeman 2018). The cost is one Fourier
     transform for each coordinate.
 
-    If the arms are assigned at random, the chance of p <= LIMIT is at most LIMIT in one test. This
-    is not true for many tests. Tests of the same users are no new chances, since they have the same
-    p. With fewer than 1 / LIMIT users, p is always above LIMIT.
+    If the arms are assigned at random, the chance of p <= HIGHEST_P is at most HIGHEST_P in one
+    test. This is not true for many tests. Tests of the same users are no new chances, since they
+    have the same p. With fewer than 1 / HIGHEST_P users, p is always above HIGHEST_P.
     """
-    order = np.argsort(hashes, kind="stable")[:MOST_USERS]
+    order = np.argsort(hashes, kind="stable")[:MOST_TESTED_USERS]
     arms = is_candidate[order].astype(float)
     users = len(order)
     if not 0 < arms.sum() < users:

@@ -8,14 +8,14 @@ from monitor.model.rankings import Arm
 from monitor.model.unpaired import ItemExposure
 from monitor.statistics.unpaired.between import ListCounts
 
-MOST_ITEMS = 50
+MOST_EXPOSED_ITEMS = 50
 
 
-def find_shifted(
+def find_moved_items(
     baseline: ListCounts,
     candidate: ListCounts,
     name: Callable[[int], str] = str,
-    most: int = MOST_ITEMS,
+    most: int = MOST_EXPOSED_ITEMS,
 ) -> tuple[ItemExposure, ...]:
     """The items whose exposure differs most between the arms, the largest difference first.
 
@@ -36,12 +36,12 @@ def find_shifted(
     of_firsts = firsts[0] * candidate.users - firsts[1] * baseline.users
     difference = np.maximum(np.abs(of_lists), np.abs(of_firsts))
     order = np.argsort(-difference, kind="stable")[:most]
-    shifted = []
+    moved = []
     for code in order[difference[order] > 0].tolist():
         item = ItemExposure(
             item=name(code),
             lists=dict(zip(Arm, lists[:, code].tolist(), strict=True)),
             first=dict(zip(Arm, firsts[:, code].tolist(), strict=True)),
         )
-        shifted.append(item)
-    return tuple(shifted)
+        moved.append(item)
+    return tuple(moved)

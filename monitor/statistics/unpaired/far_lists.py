@@ -5,7 +5,7 @@ import math
 from monitor.measures.metrics import Metric
 from monitor.model.statistics import Statistic
 
-FAR = 0.05
+FAR_SHARE = 0.05
 """A list is far if at most this part of the way from disjoint to identical lists is left.
 
 The benchmark ``unpaired`` compared cuts. The figures are the chances that one run shows 1 % of
@@ -23,7 +23,7 @@ def far_floor(disjoint: float, identical: float) -> float:
     the metric is a distance, lists are far above the result. The far gap has no meaning for metrics
     that ignore items which only one list has, such as ``kendall_tau``.
     """
-    return disjoint + FAR * (identical - disjoint)
+    return disjoint + FAR_SHARE * (identical - disjoint)
 
 
 def far_share(metric: Metric) -> Statistic | None:

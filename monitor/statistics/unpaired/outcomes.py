@@ -28,7 +28,7 @@ NARROWEST = 10_000.0
 After two weeks, 700 users have the best interval, with 3.0 standard errors on each side. A million
 users have 3.9.
 """
-FEWEST = 100.0
+FEWEST_EFFECTIVE_USERS = 100.0
 """There is no interval while an arm has fewer effective users than this.
 
 A mean of few users, or of a few large outcomes, is not normally distributed.
@@ -119,7 +119,7 @@ def relative_difference(
     rest = adjusted**2 - width**2 * of_adjusted
     value = adjusted / mean - 1
     fewest = min(_count_effective(arm, mean) for arm in (baseline, candidate))
-    if fewest < FEWEST or not square > 0:
+    if fewest < FEWEST_EFFECTIVE_USERS or not square > 0:
         return Difference(value=value)
     half = math.sqrt(max(middle**2 - square * rest, 0.0))
     return Difference(

@@ -9,7 +9,7 @@ import math
 from monitor.model.errors import InputError
 from monitor.model.unpaired import ENOUGH_EVIDENCE
 
-LIMIT = math.log(ENOUGH_EVIDENCE)
+SPLIT_OFF = math.log(ENOUGH_EVIDENCE)
 """The split is off if the evidence is at least this value.
 
 If the split is as planned, the chance that this ever happens is at most 0.001. In 10,000 tests with

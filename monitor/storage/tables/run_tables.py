@@ -21,7 +21,7 @@ from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import RunReasons
 from monitor.model.runs import EvidenceKind, Histogram, RunStatus
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.storage.column_types import (
     Document,
     Id,
@@ -65,7 +65,7 @@ runs = numbered_table(
     Column("reasons", Values(RunReasons, absent=())),
     Column("stage_seconds", Document),
     Column("split", Values(Split)),
-    Column("unpaired", Values(UnpairedFindings)),
+    Column("unpaired", Values(UnpairedResults)),
     Column("standstills", Values(tuple[Standstill, ...], absent=())),
     UniqueConstraint("comparison", "slot"),
     Index(None, "comparison", "status", "slot", postgresql_include=["id"]),

@@ -19,7 +19,7 @@ from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
 from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress, Summary
 from monitor.model.statistics import GAPS, parse_derived
-from monitor.model.unpaired import UnpairedFindings
+from monitor.model.unpaired import UnpairedResults
 from monitor.texts.model_versions import write_changes
 from monitor.web.pages.alerts import Incident, read_ended, read_firing_incident
 from monitor.web.pages.overview import (
@@ -27,7 +27,7 @@ from monitor.web.pages.overview import (
     ComparisonState,
     Firing,
     find_rule_on_drop,
-    firing_of,
+    list_firing,
     read_overview_page,
     state_of,
 )
@@ -40,16 +40,16 @@ PERIODS = {
     "90d": timedelta(days=90),
     "1y": timedelta(days=366),
 }
-MOST_RUNS = 240
+MOST_CHART_POINTS = 240
 """A chart has at most this many points. If there are more runs, a point shows the lowest of
 several runs.
 """
-_DETAILS = 120
+_MOST_DETAILED_RUNS = 120
 _USUAL_RUNS = 28
 _SMALL_RUNS = 24
-MOST_SEGMENTS = 24
+MOST_SEGMENT_MEANS = 24
 MOST_QUIET = 100
-Value = TypeVar("Value")
+_ValueT = TypeVar("_ValueT")
 
 
 @immutable
@@ -119,7 +119,7 @@ class ComparisonPage(Course):
     ended_incident: Incident | None = None
     by_chance: float | None = None
     arm_scores: tuple[ArmScore, ...] = ()
-    unpaired: UnpairedFindings | None = None
+    unpaired: UnpairedResults | None = None
     is_split_off: bool = False
 
     @property
@@ -147,7 +147,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     configured = site.comparison(name)
     latest = site.latest_of(name)
     states = _states_of(latest)
-    firing = firing_of(states)
+    firing = list_firing(states)
     incident = firing[0].incident if firing else None
     firing_incident = None
     lead = None
@@ -272,10 +272,10 @@ def _read_course(
         alert=find_rule_on_drop(configured, metric),
         since=since,
         until=until,
-        max_points=MOST_RUNS,
+        max_points=MOST_CHART_POINTS,
     )
-    # Histograms and coverage are shown for at most `_DETAILS` runs.
-    step = max(1, math.ceil(len(points) / _DETAILS))
+    # Histograms and coverage are shown for at most `_MOST_DETAILED_RUNS` runs.
+    step = max(1, math.ceil(len(points) / _MOST_DETAILED_RUNS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = {}
     for run_id, histogram in pages.histograms([*slots], metric, segment).items():
@@ -301,8 +301,8 @@ def _read_course(
         silences=tuple(silences),
         distribution=_in_time(histograms, slots),
         coverage=_in_time(pages.coverage([*slots], segment), slots),
-        segment_means=tuple(segment_means[:MOST_SEGMENTS]),
-        more_segments=max(0, len(segment_means) - MOST_SEGMENTS),
+        segment_means=tuple(segment_means[:MOST_SEGMENT_MEANS]),
+        more_segments=max(0, len(segment_means) - MOST_SEGMENT_MEANS),
     )
 
 
@@ -322,8 +322,8 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
 
 
 def _in_time(
-    values: Mapping[int, Value], slots: Mapping[int, datetime]
-) -> tuple[tuple[datetime, Value], ...]:
+    values: Mapping[int, _ValueT], slots: Mapping[int, datetime]
+) -> tuple[tuple[datetime, _ValueT], ...]:
     """Return the slots and values of runs, in the order of ``slots``. Both are given by run id.
 
     Runs without a value are left out.
@@ -388,22 +388,25 @@ def _choose_time(
 
 
 def _usual_period(latest: LatestRun | None) -> str:
-    """Return the period to show first: a week, or more if the comparison runs rarely."""
+    """Return the period to show first: a week, or more if the comparison runs rarely.
+
+    It is the shortest of ``7d``, ``30d`` and ``1y`` in which about `_USUAL_RUNS` runs fit.
+    """
     slots = [slot for slot, _ in latest.recent] if latest is not None else []
-    if len(slots) > 1:
-        # The oldest run comes first.
-        interval = (slots[-1] - slots[0]) / (len(slots) - 1)
-        if interval > PERIODS["30d"] / _USUAL_RUNS:
-            return "1y"
-        if interval > PERIODS["7d"] / _USUAL_RUNS:
-            return "30d"
-    return "7d"
+    if len(slots) <= 1:
+        return "7d"
+    # The oldest run comes first.
+    interval = (slots[-1] - slots[0]) / (len(slots) - 1)
+    for period in ("7d", "30d"):
+        if _USUAL_RUNS * interval <= PERIODS[period]:
+            return period
+    return "1y"
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
     """Yield the slot of each run before which settings or models changed, and the changes."""
-    for before, point in pairwise(points):
-        changes = write_changes(before, point.slot, point.config_hash, point.k, point.models)
+    for point_before, point in pairwise(points):
+        changes = write_changes(point_before, point.slot, point.config_hash, point.k, point.models)
         if label := "; ".join(changes):
             yield point.slot, label
 

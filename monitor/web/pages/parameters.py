@@ -10,9 +10,9 @@ from starlette.requests import Request
 from monitor.model.errors import InputError
 from monitor.model.instants import read_since
 
-LONGEST_TEXT = 500
+LONGEST_QUERY_TEXT = 500
 """The longest name in a query. With this limit, headers and address fit into 16 kB."""
-LONGEST_USER = 12_000
+LONGEST_QUERY_USER = 12_000
 """The longest user id in a query. With this limit, an address of ASCII fits into 16 kB."""
 _LARGEST_NUMBER = 2**63 - 1
 """The largest row number that a database can store."""
@@ -24,7 +24,7 @@ def _read_since(value: object) -> datetime:
     return read_since(value)
 
 
-Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+QueryText = Annotated[str, Field(max_length=LONGEST_QUERY_TEXT)]
 Slot = Annotated[datetime, BeforeValidator(_read_since)]
 
 
@@ -35,16 +35,16 @@ class PageQuery(BaseModel):
 class ComparisonQuery(PageQuery):
     """The parameters of the page of a comparison."""
 
-    metric: Text | None = Field(
+    metric: QueryText | None = Field(
         None,
         description="The metric to show. By default it is the first metric of the newest run. An "
         "unknown metric is ignored.",
     )
-    segment: Text | None = Field(
+    segment: QueryText | None = Field(
         None,
         description="The segment to show. By default all users. An unknown segment is ignored.",
     )
-    period: Text | None = Field(
+    period: QueryText | None = Field(
         None, description="The period to show: 1d, 7d, 30d, 90d or 1y. Others are ignored."
     )
     since: Slot | None = Field(
@@ -73,13 +73,15 @@ class UserQuery(PageQuery):
 class NamedUserQuery(UserQuery):
     """The parameters of the page of a user whose id is not in the path."""
 
-    id: str = Field(max_length=LONGEST_USER, description="The id of the user.")
+    id: str = Field(max_length=LONGEST_QUERY_USER, description="The id of the user.")
 
 
 class AlertsQuery(PageQuery):
     """The parameters of the page of all incidents."""
 
-    comparison: Text | None = Field(None, description="Shows only incidents of this comparison.")
+    comparison: QueryText | None = Field(
+        None, description="Shows only incidents of this comparison."
+    )
     severity: Literal["", "critical", "warning", "info"] | None = Field(
         None, description="Shows only incidents whose most severe alert has this severity."
     )
@@ -163,9 +165,9 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe_path(name: str) -> dict[str, Any]:
     """Describe a parameter of a path in OpenAPI."""
-    schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
+    schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY_TEXT}
     if name == "user":
-        schema["maxLength"] = LONGEST_USER
+        schema["maxLength"] = LONGEST_QUERY_USER
     if name == "slot":
         schema = {"type": "string", "format": "date-time"}
     return {

@@ -26,10 +26,10 @@ from monitor.web.pages.site import (
     user_url,
 )
 
-MOST_BYTES = 1_900_000
+MOST_REPORT_BYTES = 1_900_000
 """If a page of a user would make the report larger than this, the page is left out."""
-MOST_RUNS = 6
-MOST_USERS = 6
+MOST_REPORT_RUNS = 6
+MOST_REPORT_USERS = 6
 _USER_RUNS = 40
 
 _FOR_SERVERS = re.compile(
@@ -84,7 +84,7 @@ def make_report(
     # Pages show the newest run of the site. This site has the reported run as its newest, so its
     # pages show what they showed after that run.
     past_site = replace(site, latest=lambda: (past_run,), prefix="")
-    sections = _sections(past_site, past_run, since, sorted(slots)[-MOST_RUNS:])
+    sections = _sections(past_site, past_run, since, sorted(slots)[-MOST_REPORT_RUNS:])
     return in_one_file(f"{name} at {show_instant(run.slot)}", sections)
 
 
@@ -174,7 +174,7 @@ def _sections(
             template="run.html",
             page=run_page,
         )
-        for worst in run_page.worst[:MOST_USERS]:
+        for worst in run_page.worst[:MOST_REPORT_USERS]:
             query = PageRequest(path={"name": name, "user": worst.user}, chosen={"slot": slot})
             user_page = read_user_page(site, query)
             yield Section(
@@ -204,7 +204,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
             anchor=anchor,
         )
         section_size = len(html.encode())
-        if section.template == "user.html" and size + section_size > MOST_BYTES:
+        if section.template == "user.html" and size + section_size > MOST_REPORT_BYTES:
             left_out += 1
             continue
         size += section_size

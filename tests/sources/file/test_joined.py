@@ -158,7 +158,7 @@ def joined_lists(source):
     return dict(ChainMap(*lists))
 
 
-def arms_of(baseline, candidate, users=None, again=None):
+def arms_of(baseline, candidate, users=None, second_baseline=None):
     """Arms over these files; the users are those of the baseline if none are given."""
     users = users or asked_of(baseline)
     return Arms(
@@ -166,8 +166,8 @@ def arms_of(baseline, candidate, users=None, again=None):
         candidate=FileLists(candidate),
         users=FileUsers(users),
         dimensions=DIMENSIONS,
-        again=None if again is None else FileLists(again),
-        joined=JoinedFiles(lists_of(baseline, candidate, again), users, DIMENSIONS),
+        second_baseline=None if second_baseline is None else FileLists(second_baseline),
+        joined=JoinedFiles(lists_of(baseline, candidate, second_baseline), users, DIMENSIONS),
     )
 
 
@@ -206,7 +206,7 @@ def found(measurement):
     ],
 )
 def test_a_join_finds_what_pulling_finds(tmp_path, kept, spell, form, users, batch_users):
-    baseline, candidate, again = (
+    baseline, candidate, second_baseline = (
         write(
             tmp_path / f"{seed}.{kept}",
             rows_of(seed, odd=spell is not ODD),
@@ -220,7 +220,7 @@ def test_a_join_finds_what_pulling_finds(tmp_path, kept, spell, form, users, bat
     if users == "of a file":
         rows = rows_of(4, odd=spell is not ODD)
         asked = asked_of(write(tmp_path / f"users.{kept}", rows + rows[:20], "wide", spell))
-    arms = arms_of(baseline, candidate, asked, again)
+    arms = arms_of(baseline, candidate, asked, second_baseline)
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
     joined = measure(arms, batch_users, noise_floor=NoiseFloor.RETRAIN)
@@ -297,7 +297,9 @@ def test_without_users_nothing_is_measured(files, damage, reason):
 
 def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files):
     baseline, candidate = files
-    arms = arms_of(baseline, candidate, again=baseline.model_copy(update={"path": "gone.parquet"}))
+    arms = arms_of(
+        baseline, candidate, second_baseline=baseline.model_copy(update={"path": "gone.parquet"})
+    )
 
     pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
     joined = measure(arms, noise_floor=NoiseFloor.RETRAIN)

@@ -12,7 +12,7 @@ import yaml
 
 from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
-from monitor.sources.http.profiles import FOLDER
+from monitor.sources.http.profiles import PROFILE_FOLDER
 from servers.answering import answering
 from servers.lists import as_lists, pull_of
 from servers.recommender import Asked
@@ -31,7 +31,7 @@ def given(name, url):
 
 def test_every_profile_has_a_recorded_exchange_with_its_source_and_date():
     assert {each["profile"] for each in RECORDED.values()} == {
-        path.stem for path in FOLDER.glob("*.yaml")
+        path.stem for path in PROFILE_FOLDER.glob("*.yaml")
     }
     for each in RECORDED.values():
         assert each["documentation"].startswith("https://")

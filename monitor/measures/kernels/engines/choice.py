@@ -31,7 +31,7 @@ from types import ModuleType
 from monitor.model.errors import ConfigError
 from monitor.texts.wording import write_extra
 
-VARIABLE = "RANKWATCH_ENGINE"
+ENGINE_VARIABLE = "RANKWATCH_ENGINE"
 
 MAX_K = 4096
 """The length of the longest lists that machine code aligns.
@@ -109,11 +109,13 @@ class Engines:
 
 def requested_engine() -> Engine:
     """The engine that the environment variable names. Raises ConfigError for an unknown value."""
-    name = os.environ.get(VARIABLE, "") or Engine.AUTO
+    name = os.environ.get(ENGINE_VARIABLE, "") or Engine.AUTO
     try:
         return Engine(name)
     except ValueError:
-        raise ConfigError(f"{VARIABLE}={name}: set it to one of {', '.join(Engine)}") from None
+        raise ConfigError(
+            f"{ENGINE_VARIABLE}={name}: set it to one of {', '.join(Engine)}"
+        ) from None
 
 
 def load_compiled() -> ModuleType:
@@ -123,7 +125,7 @@ def load_compiled() -> ModuleType:
 
 def _load_or_explain() -> ModuleType:
     """The module of machine code. Raises ConfigError if this process cannot use machine code."""
-    asked = f"{VARIABLE}={Engine.NUMBA}"
+    asked = f"{ENGINE_VARIABLE}={Engine.NUMBA}"
     if find_spec("numba") is None:
         raise ConfigError(f"{asked}: numba is not installed: {write_extra('fast')}")
     try:

@@ -12,9 +12,9 @@ import yaml
 
 from monitor.boundary.files import read_bounded
 
-FOLDER = Path(__file__).parent
-_MAX_BYTES = 1 << 16
-_VARIABLE = re.compile(r"<([a-z_]+)>")
+PROFILE_FOLDER = Path(__file__).parent
+_MAX_PROFILE_BYTES = 1 << 16
+_PLACEHOLDER = re.compile(r"<([a-z_]+)>")
 _NOTHING = object()
 """Marks a variable that has no value, and a part of a profile that is left out."""
 
@@ -27,11 +27,11 @@ def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]
     """
     name = str(options["profile"])
     values = options.get("with") or {}
-    path = FOLDER / f"{name}.yaml"
+    path = PROFILE_FOLDER / f"{name}.yaml"
     if name.endswith(".yaml"):
         path = Path(base or ".", name)
     try:
-        profile = yaml.safe_load(read_bounded(path, _MAX_BYTES))
+        profile = yaml.safe_load(read_bounded(path, _MAX_PROFILE_BYTES))
         template = profile["http"]
         variables = profile.get("with", {})
         all_values = {
@@ -39,7 +39,7 @@ def with_profile(options: Mapping[str, Any], base: str | None) -> dict[str, Any]
             for variable, about in variables.items()
         }
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
-        names = ", ".join(sorted(file.stem for file in FOLDER.glob("*.yaml")))
+        names = ", ".join(sorted(file.stem for file in PROFILE_FOLDER.glob("*.yaml")))
         why = getattr(error, "strerror", None) or "it is no mapping with the keys http and with"
         raise ValueError(
             f"cannot read profile {name} ({why}): use one of {names}, or ./FILE.yaml for your own"
@@ -84,9 +84,9 @@ def _fill(template: Any, values: Mapping[str, object]) -> Any:  # noqa: ANN401 -
         return [item for item in items if item is not _NOTHING]
     if not isinstance(template, str):
         return template
-    names = [name for name in _VARIABLE.findall(template) if name in values]
+    names = [name for name in _PLACEHOLDER.findall(template) if name in values]
     if any(values[name] is None for name in names):
         return _NOTHING
     if names and template == f"<{names[0]}>":
         return values[names[0]]
-    return _VARIABLE.sub(lambda match: str(values.get(match[1], match[0])), template)
+    return _PLACEHOLDER.sub(lambda match: str(values.get(match[1], match[0])), template)

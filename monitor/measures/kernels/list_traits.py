@@ -1,0 +1,163 @@
+"""Finds the users whose lists have a trait: equal, unchanged, reversed, similar or shifted."""
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.measures.kernels.alignment import blocks, count_discordant, count_shared
+from monitor.model.arrays import Codes, Floats, Integers
+from monitor.model.rankings import PairBatch
+
+REVERSED_DEPTH = 3
+"""`is_top_reversed` compares this many items at the top of each list."""
+
+
+_REPEATED_DEPTH = 5
+"""`number_repeated` compares this many items first."""
+
+
+_SEED = 16
+
+
+def number_repeated(codes: Codes) -> Integers:
+    """Give all users with the same list the same number. Other users get the number -1.
+
+    Two lists are the same if they have the same items in the same order. Users with an empty list
+    get the number -1 too.
+    Cost: O(n log n).
+    """
+    numbers = np.full(len(codes), -1)
+    # Lists with different tops differ, so most lists need not be read to the end.
+    rows = np.flatnonzero(codes[:, 0] >= 0)
+    for depth in (_REPEATED_DEPTH, codes.shape[1]):
+        if not len(rows):
+            return numbers
+        group_of, counts = _group_lists(codes[rows, :depth])
+        is_repeated = counts[group_of] > 1
+        rows = rows[is_repeated]
+    numbers[rows] = group_of[is_repeated]
+    return numbers
+
+
+def _group_lists(codes: Codes) -> tuple[Integers, Integers]:
+    """The number of each list (n,), equal for equal lists, and how often each number occurs."""
+    # Two of the 64-bit hashes of 100,000 distinct lists are equal about once in 10^9 runs.
+    hashes = np.zeros(len(codes), dtype=np.uint64)
+    for place, key in enumerate(_hash_keys(codes.shape[1])):
+        hashes += (codes[:, place] + 1).astype(np.uint64) * key
+        hashes ^= hashes >> np.uint64(29)
+    _, group_of, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    return group_of, counts
+
+
+@cache
+def _hash_keys(width: int) -> npt.NDArray[np.uint64]:
+    """A key for each place of a list. The keys are always the same."""
+    return np.frombuffer(np.random.default_rng(_SEED).bytes(8 * width), dtype="<u8")
+
+
+def largest_group(numbers: Integers) -> int:
+    """The number of users with the most common list. It is 1 if all lists are different.
+
+    ``numbers`` is a result of `number_repeated`.
+    """
+    repeated = numbers[numbers >= 0]
+    return int(np.unique(repeated, return_counts=True)[1].max(initial=1))
+
+
+def is_unchanged(
+    codes: Codes,
+    lengths: Codes,
+    last_codes: Codes,
+    last_lengths: Codes,
+) -> Floats:
+    """1 for a user whose list equals the last run's list, 0 for other users: float64 (n,).
+
+    The codes of both runs are arrays (n, k), padded with -1. Equal lists have the same items in the
+    same order. The value is NaN if one of the lists is empty.
+    """
+    same = (codes == last_codes).all(axis=1)
+    return np.where((lengths > 0) & (last_lengths > 0), same, np.nan)
+
+
+def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
+    """1 for a user whose first items are mostly in opposite order in the two lists: float64 (n,).
+
+    The first `REVERSED_DEPTH` items of both lists are compared. The value is 1 if more than half of
+    their pairs are in opposite order. If not, it is 0. It is NaN if the first items of the two
+    lists are not the same set, or if a list has fewer than `REVERSED_DEPTH` items. Codes are arrays
+    (n, k), padded with -1.
+    """
+    ours = baseline[:, :REVERSED_DEPTH]
+    theirs = candidate[:, :REVERSED_DEPTH]
+    if ours.shape[1] < REVERSED_DEPTH:
+        return np.full(len(ours), np.nan)
+    is_equal = ours[:, :, np.newaxis] == theirs[:, np.newaxis, :]
+    has_same_items = (is_equal.any(axis=2) & (ours >= 0)).all(axis=1)
+    places = is_equal.argmax(axis=2)
+    first, second = np.triu_indices(REVERSED_DEPTH, 1)
+    swapped = (places[:, first] > places[:, second]).sum(axis=1)
+    return np.where(has_same_items, swapped > len(first) / 2, np.nan)
+
+
+def is_identical(baseline: Codes, candidate: Codes) -> Floats:
+    """1 for a user whose lists are equal, 0 for other users: float64 (n,).
+
+    Equal lists have the same items in the same order. The value is NaN if one of the lists is
+    empty.
+    """
+    same = (baseline == candidate).all(axis=1)
+    return np.where((baseline[:, 0] >= 0) & (candidate[:, 0] >= 0), same, np.nan)
+
+
+_PLACES_A_DIFFERENCE = 10
+"""Nearly the same lists have one difference for each of so many places, but at least one."""
+
+
+def flag_similar_lists(batch: PairBatch) -> tuple[Floats, Floats]:
+    """Return for each user two flags as float64 (n,), 1 or 0. NaN for a list of fewer than 2 items.
+
+    1. Whether the lists are nearly the same. They are if the number of items that only the longer
+       list has, plus the number of pairs of common items in opposite order, is at most one for each
+       `_PLACES_A_DIFFERENCE` places. One difference is always allowed.
+    2. Whether the baseline's first items are near the top of the candidate's list. They are if the
+       first 2 i places of the candidate's list have the first i items of the baseline's list, for
+       each i up to half of the shorter list. This is so if the two lists were interleaved.
+
+    Cost: one alignment.
+    """
+    is_alike = np.empty(len(batch))
+    is_interleaved = np.empty(len(batch))
+    for rows, alignment in blocks(batch):
+        differences = alignment.long - count_shared(alignment) + count_discordant(alignment)
+        allowed = np.maximum(1, alignment.long // _PLACES_A_DIFFERENCE)
+        half = int(alignment.short.max()) // 2
+        place = np.arange(half, dtype=np.int32)[:, np.newaxis]
+        deepest = np.maximum.accumulate(alignment.positions[:half], axis=0)
+        is_in_half = place < alignment.short // 2
+        is_too_deep = is_in_half & (deepest >= 2 * (place + 1))
+        is_known = alignment.short > 1
+        is_alike[rows] = np.where(is_known, differences <= allowed, np.nan)
+        is_interleaved[rows] = np.where(is_known, ~is_too_deep.any(axis=0), np.nan)
+    return is_alike, is_interleaved
+
+
+def count_shifted(before: Codes, now: Codes) -> int:
+    """Count the users whose former first item is gone, and those whose first item is new.
+
+    Returns the larger count. ``before`` and ``now`` have a row (k,) for each user, padded with -1.
+    """
+    is_gone = ~(now == before[:, :1]).any(axis=1)
+    is_new = ~(before == now[:, :1]).any(axis=1)
+    return max(int(is_gone.sum()), int(is_new.sum()))
+
+
+def first_differs(baseline: Codes, candidate: Codes) -> Floats:
+    """1 for a user whose lists have different first items, 0 for other users: float64 (n,).
+
+    The value is NaN if one of the lists is empty.
+    """
+    ours = baseline[:, 0]
+    theirs = candidate[:, 0]
+    return np.where((ours >= 0) & (theirs >= 0), ours != theirs, np.nan)
