@@ -131,7 +131,7 @@ def _may_join(
     incident: Sequence[AlertState],
     symptoms: Mapping[str, Symptom],
 ) -> bool:
-    """Whether these starting alerts may join an incident with these states."""
+    """Return whether these starting alerts may join an incident with these states."""
     symptom = symptoms[starts[0].alert]
     # The symptom is None if the rule of a firing alert was removed.
     of_incident = {symptoms.get(state.alert) for state in incident}
@@ -172,7 +172,7 @@ def _count_users_of_conditions(
 
 
 def _is_blind(change: Transition) -> bool:
-    """Whether the alert reports a condition under which drift cannot be judged."""
+    """Return whether the alert reports a condition under which drift cannot be judged."""
     return change.kind is RuleKind.CONDITION and change.statistic != Condition.TOO_FEW
 
 
@@ -213,7 +213,7 @@ def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
 
 
 def reports_fault(change: Transition, finding: Finding) -> bool:
-    """Whether the alert counts the users with this fault, in an arm that has the fault.
+    """Return whether the alert counts the users with this fault, in an arm that has the fault.
 
     The runbook of such an alert is about the fault. That of a drop only lists usual faults.
     """
@@ -241,7 +241,7 @@ def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
 
 
 def _explains(segment: Transition, everybody: Transition) -> bool:
-    """Whether the value of all users changed because of this segment alone."""
+    """Return whether the value of all users changed because of this segment alone."""
     if segment.value is None or segment.normal is None:
         return False
     if everybody.value is None or everybody.normal is None:

@@ -57,7 +57,7 @@ def weight_of(change: Transition) -> tuple[object, ...]:
 
 
 def _distance_from_threshold(change: Transition) -> float:
-    """How far the value is from its threshold.
+    """Return how far the value is from its threshold.
 
     The distance is divided by half the width of the value's interval. Without an interval it is
     divided by the threshold.

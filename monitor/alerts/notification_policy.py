@@ -93,7 +93,7 @@ class Matcher:
         return cls(name=name, sign=sign, value=value, text=text)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether this matcher matches an alert with these labels."""
+        """Return whether this matcher matches an alert with these labels."""
         value = labels.get(self.name, "")
         is_match = _fits(self.value, value) if "~" in self.sign else value == self.value
         return is_match is not self.sign.startswith("!")
@@ -172,7 +172,7 @@ def _write_matcher(name: str, value: str) -> str:
 
 
 def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:
-    """Whether all of the matchers match the alert."""
+    """Return whether all of the matchers match the alert."""
     labels = matchable_labels(transition)
     return all(matcher.matches(labels) for matcher in matchers)
 
@@ -219,7 +219,7 @@ class NotificationPolicy:
         return routes | {f"maintenance {window.name}": window.match for window in self.windows}
 
     def is_addressed(self, transition: Transition, receiver: str) -> bool:
-        """Whether the routes send the change to the receiver.
+        """Return whether the routes send the change to the receiver.
 
         Only the first matching route is used. If it ``goes_on``, the next matching route is used
         too.
@@ -234,7 +234,7 @@ class NotificationPolicy:
         return not chosen or receiver in chosen
 
     def in_maintenance(self, transition: Transition, now: datetime) -> str | None:
-        """Why the change is held back at this time. None if no open window matches it."""
+        """Return why the change is held back at this time. None if no open window matches it."""
         for window in self.windows:
             ends_at = window.ends_at(now)
             if ends_at is not None and matches_all(window.match, transition):
@@ -242,7 +242,7 @@ class NotificationPolicy:
         return None
 
     def is_muted(self, transition: Transition) -> bool:
-        """Whether the rule of the change is in dry run."""
+        """Return whether the rule of the change is in dry run."""
         return (transition.comparison, transition.alert) in self.muted
 
 
@@ -312,11 +312,11 @@ class Dispatch:
         return reason
 
     def why_not_again(self, start: Transition) -> str | None:
-        """Why an alert that was sent is not repeated now. None if it may be repeated."""
+        """Return why an alert that was sent is not repeated now. None if it may be repeated."""
         return self.why_held(start) if self._is_addressed(start) else ELSEWHERE
 
     def _is_addressed(self, change: Transition) -> bool:
-        """Whether this receiver gets the change, by its routes or as a fallback.
+        """Return whether this receiver gets the change, by its routes or as a fallback.
 
         A fallback gets the change if the other receiver rejected it.
         """
@@ -378,7 +378,7 @@ class Dispatch:
 
 
 def is_silenced(silence: Silence, start: Transition) -> bool:
-    """Whether the silence matches the firing alert."""
+    """Return whether the silence matches the firing alert."""
     try:
         return matches_all(map(Matcher.parse, silence.matchers), start)
     except ConfigError:

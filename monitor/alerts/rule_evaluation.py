@@ -76,7 +76,7 @@ class Figures:
         rows: Iterable[CoverageRow] = (),
         scores: Sequence[ArmScore] = (),
     ) -> Self:
-        """The figures of a run.
+        """Return the figures of a run.
 
         The share of unchanged lists of a segment is left out if the other users' lists did not
         change either.
@@ -98,7 +98,7 @@ class Figures:
         )
 
     def find_share(self, segment: str, share: CoverageShare) -> Reading | None:
-        """The share of users in the segment. None if it is not known."""
+        """Return the share of users in the segment. None if it is not known."""
         if share.trait in MEASURED_TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
@@ -108,7 +108,7 @@ class Figures:
         return Reading(share.count(row) / asked, asked, segment)
 
     def segments(self, rule: SeriesRule) -> set[str]:
-        """The segments in which the rule's series was measured."""
+        """Return the segments in which the rule's series was measured."""
         if isinstance(rule, SimilarityRule):
             return {segment for segment, metric in self.summaries if metric == rule.metric}
         if rule.share.trait in MEASURED_TRAITS:
@@ -117,7 +117,7 @@ class Figures:
 
 
 def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
-    """Whether lists of users outside of the segment changed.
+    """Return whether lists of users outside of the segment changed.
 
     If the segment contains all users, the answer is whether any list changed.
     """
@@ -147,7 +147,7 @@ class _Run:
     awaited: frozenset[str] = frozenset()
 
     def is_unknown(self, segment: str) -> bool:
-        """Whether the coverage shows that the segment has no users."""
+        """Return whether the coverage shows that the segment has no users."""
         return bool(self.figures.coverage) and segment not in self.figures.coverage
 
 

@@ -158,7 +158,7 @@ def _alerts_in_any_segment(comparison: Comparison) -> list[AlertLabels]:
 
 
 def may_concern(silence: Silence, comparison: str) -> bool:
-    """Whether the silence may match alerts of this comparison."""
+    """Return whether the silence may match alerts of this comparison."""
     try:
         matchers = [*map(Matcher.parse, silence.matchers)]
     except ConfigError:
@@ -178,7 +178,7 @@ def _labels_of(state: AlertState, comparison: Comparison | None) -> AlertLabels:
 
 
 def _may_match(matchers: Iterable[Matcher], labels: AlertLabels) -> bool:
-    """Whether the matchers may match an alert with these labels, in any segment."""
+    """Return whether the matchers may match an alert with these labels, in any segment."""
     has_rule = "alert" in labels
     for matcher in matchers:
         is_known = matcher.name == "comparison" or (has_rule and matcher.name != "segment")

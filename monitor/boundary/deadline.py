@@ -36,7 +36,7 @@ class Deadline:
 
     @classmethod
     def after(cls, seconds: float) -> Self:
-        """The deadline that is this many seconds from now."""
+        """Return the deadline that is this many seconds from now."""
         return cls(time.monotonic() + seconds)
 
     @property

@@ -31,7 +31,7 @@ def read_bounded(
     may_be_pipe: bool = False,
     pipe_s: float = PIPE_S,
 ) -> bytes:
-    """The content of a regular file of at most ``most`` bytes.
+    """Return the content of a regular file of at most ``most`` bytes.
 
     With ``may_be_pipe``, the file may also be a pipe, which is read within ``pipe_s`` seconds.
     Raises OSError with the cause in ``strerror``. A missing file raises FileNotFoundError. The
@@ -81,7 +81,7 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
 
 
 def describe_readers(path: str | os.PathLike[str], consequence: str, remedy: str) -> str | None:
-    """A warning if every account of this machine may read the file. Otherwise None.
+    """Return a warning if every account of this machine may read the file. Otherwise None.
 
     ``consequence`` follows the words "every account of this machine" in the warning.
     """

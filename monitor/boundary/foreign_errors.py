@@ -45,7 +45,7 @@ def chain_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def describe_error(error: BaseException) -> str:
-    """The class, code and place of an error and of its causes. Their texts are left out."""
+    """Return the class, code and place of an error and of its causes. Their texts are left out."""
     return "; from ".join(map(_describe_one, chain_of(error)))
 
 
@@ -117,7 +117,7 @@ def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
 
 
 def tls_cause(error: BaseException, client: TlsClient) -> ForeignCause | None:
-    """Why TLS failed, and what to do in the client's settings. None if TLS did not fail."""
+    """Return why TLS failed, and what to do in the client's settings. None if TLS did not fail."""
     fault = find_tls_fault(error)
     if fault is None:
         return None
@@ -306,7 +306,7 @@ def _refused_with(code: str) -> ForeignCause:
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
-    """The SQLSTATE of an error. None if the error has no SQLSTATE.
+    """Return the SQLSTATE of an error. None if the error has no SQLSTATE.
 
     If a connection fails, libpq reports only a text. The SQLSTATE is found by words in this text.
     """

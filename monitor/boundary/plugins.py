@@ -53,7 +53,7 @@ class Registry(dict[str, _T]):
         return self.installed(name)[name]
 
     def installed(self, name: str | None = None) -> dict[str, _T]:
-        """The plugin of that name, or all usable plugins if ``name`` is None. May be empty.
+        """Return the plugin of that name, or all usable plugins if ``name`` is None. May be empty.
 
         PluginError if the named plugin cannot be used.
         """

@@ -16,7 +16,7 @@ _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 
 
 def display_url(url: str | SecretStr) -> str:
-    """The scheme, host and port of an unchecked URL, and the name or file of a database.
+    """Return the scheme, host and port of an unchecked URL, and the name or file of a database.
 
     The user, password, path and query are left out. If an unescaped character makes it unclear
     where the password ends and the host begins, neither is shown.
@@ -36,7 +36,7 @@ def display_url(url: str | SecretStr) -> str:
 
 
 def origin(url: str) -> str:
-    """The scheme, host and port of a checked web URL. The URL's path may contain an @."""
+    """Return the scheme, host and port of a checked web URL. The URL's path may contain an @."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if ":" in host:
@@ -63,7 +63,7 @@ def require_encoded_login(url: str) -> None:
 
 
 def escape_controls(text: str) -> str:
-    """The text with control characters written as Python's escapes. Line breaks stay."""
+    """Return the text with control characters written as Python's escapes. Line breaks stay."""
     return _CONTROLS.sub(_escape, text)
 
 

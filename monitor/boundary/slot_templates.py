@@ -9,7 +9,7 @@ _SLOT_FIELD = re.compile(r"slot(?::([^{}]+))?")
 
 
 def check_placeholders(template: str, *names: str) -> str:
-    """The template, if each ``{...}`` is ``{slot}``, ``{slot:FORMAT}`` or one of the names.
+    """Return the template, if each ``{...}`` is ``{slot}``, ``{slot:FORMAT}`` or one of the names.
 
     Otherwise raises ValueError. Its text does not quote the placeholder, which may be part of a
     secret.
@@ -42,5 +42,5 @@ def fill_slot(template: str, slot: datetime, quote: Callable[[str], str] = str) 
 
 
 def placeholders(template: str) -> frozenset[str]:
-    """The names of the placeholders in the template, without formats."""
+    """Return the names of the placeholders in the template, without formats."""
     return frozenset(entry.partition(":")[0] for entry in _PLACEHOLDER.findall(template))

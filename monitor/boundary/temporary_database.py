@@ -152,7 +152,7 @@ def explain_shortage(duckdb_error: str) -> str | None:
 
 
 def no_temporary_folder() -> str:
-    """A text that names the folders that cannot be written, and says what to do."""
+    """Return a text that names the folders that cannot be written, and says what to do."""
     folders = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
     folders += ["/tmp", "/var/tmp", "/usr/tmp", str(Path.cwd())]  # noqa: S108 - names only
     names = ", ".join(dict.fromkeys(folders))
@@ -160,5 +160,5 @@ def no_temporary_folder() -> str:
 
 
 def sql_text(value: str) -> str:
-    """The value as a literal of SQL."""
+    """Return the value as a literal of SQL."""
     return "'" + value.replace("'", "''") + "'"

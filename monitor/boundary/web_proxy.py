@@ -58,7 +58,7 @@ class WebProxy:
 
 
 def open_proxy(secret: SecretStr | None) -> WebProxy | None:
-    """The proxy that this option names. None if it names no proxy."""
+    """Return the proxy that this option names. None if it names no proxy."""
     return None if secret is None else WebProxy(secret.get_secret_value())
 
 

@@ -42,15 +42,16 @@ def recall_fault(
     earlier: Sequence[tuple[datetime, Explanation]],
     starts: Sequence[Transition],
 ) -> Explanation | None:
-    """Select the explanation for a run in which alerts begin (``starts``).
+    """Return the explanation for a run in which alerts begin (``starts``).
 
-    ``earlier`` are the explanations of earlier runs with their slots, newest first. Returns None if
-    ``current`` is None.
+    It is the run's own explanation (``current``) or one of the ``earlier`` ones. These have the
+    slots of their runs, and the newest comes first. Some alerts begin late, such as alerts on
+    trends. Then the changes since the last run do not show the cause. So after the run's own cause,
+    these are tried:
 
-    Some alerts begin late, such as alerts on trends. Then the changes since the last run do not
-    show the cause, so the newest of the ``earlier`` explanations with a cause is used. If there is
-    none and this run found nothing, an earlier fault that explains less is used. But it is not used
-    if a new training of a model can look like this fault.
+    1. The newest earlier explanation with a cause.
+    2. If this run found no fault, an earlier fault that is not sure to be the cause. It must be a
+       fault that a new training of a model cannot look like.
     """
     if current is None:
         return None
@@ -58,7 +59,7 @@ def recall_fault(
     all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     if all_are_about_order and (finding is None or finding.kind.facts.looks_like_training):
         return _recall_order(current, earlier)
-    # Many new items with a drop may be the end of an earlier fault.
+    # When an earlier fault ends, lists get many new items too. A fault of another kind began now.
     may_be_end = finding is None or (
         finding.explained is not None and finding.kind.facts.brings_new_items
     )
@@ -87,35 +88,39 @@ def _recall_weaker(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanati
 def name_similar(
     explanation: Explanation | None, starts: Sequence[Transition]
 ) -> Explanation | None:
-    """Name lists like the other arm's as the fault, if alerts on them begin (``starts``).
+    """Return the explanation. If alerts on too similar lists begin, their finding replaces its own.
 
-    The rule of such an alert has learned how much its share usually varies, so it finds smaller
-    faults than the explanation does. The explanation stays as it is in these cases:
+    ``starts`` are the transitions of the alerts that begin. The rule of such an alert has learned
+    how much its share of users usually varies, so it finds smaller faults than the explanation
+    does. The explanation stays as it is in these cases:
 
-    - It has found another fault, or more than half as many of these lists.
     - Alerts on less similar lists begin too.
+    - It has found a fault of another kind.
+    - It has found more than half as many users with too similar lists as the alert.
     """
-    rises = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
-    if explanation is None or not rises or any(map(_is_drop, starts)):
+    on_similar_lists = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
+    if explanation is None or not on_similar_lists or any(map(_says_less_similar, starts)):
         return explanation
-    findings = [_find_similar(start, explanation.paired) for start in find_leads(rises)]
+    leads = find_leads(on_similar_lists)
+    findings = [_find_similar(lead, explanation.paired) for lead in leads]
     finding = max(findings, key=attrgetter("users"))
     current = explanation.finding
     if current is not None:
         is_other_fault = not current.kind.facts.is_similarity
-        if is_other_fault or 2 * current.users > finding.users:
+        has_found_enough = current.users > finding.users / 2
+        if is_other_fault or has_found_enough:
             return explanation
     sentence = write_finding_alone(finding)
     return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)
 
 
 def _find_similar(start: Transition, compared: int) -> Finding:
-    """Return the finding about lists like the other arm's that this alert counts.
+    """Return the finding about the users whose too similar lists the alert ``start`` reports.
 
-    Some of the affected users usually have such lists too, so the count is corrected. ``compared``
-    is the number of compared users in all segments.
+    ``compared`` is the number of compared users in all segments.
     """
     normal = start.normal or 0.0
+    # A share ``normal`` of the users has such lists without a fault too. They are subtracted.
     share = ((start.value or 0.0) - normal) / (1 - normal)
     users = round(share * start.users)
     return Finding(
@@ -166,7 +171,7 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     if finding is None:
         return False
     if finding.kind.facts.is_similarity:
-        return any(_is_about(start, OF_SIMILARITY) or _is_rise(start) for start in starts)
+        return any(_is_about(start, OF_SIMILARITY) or _says_too_similar(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
     # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
@@ -179,16 +184,16 @@ def _is_about(start: Transition, traits: tuple[ListTrait, ...]) -> bool:
     return start.kind is RuleKind.COVERAGE and start.statistic.startswith(traits)
 
 
-def _is_rise(start: Transition) -> bool:
+def _says_too_similar(start: Transition) -> bool:
     """Return whether the alert says that lists are too similar."""
     return start.kind is RuleKind.SIMILARITY and means_too_similar(
         start.metric, start.statistic, start.direction
     )
 
 
-def _is_drop(start: Transition) -> bool:
+def _says_less_similar(start: Transition) -> bool:
     """Return whether the alert says that lists are less similar."""
-    return start.kind is RuleKind.SIMILARITY and not _is_rise(start)
+    return start.kind is RuleKind.SIMILARITY and not _says_too_similar(start)
 
 
 def _find_lost(measured: MeasuredRun) -> Finding | None:

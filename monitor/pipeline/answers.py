@@ -125,7 +125,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     """
     arms = users.arms
     deadline = Deadline.after(users.seconds_left())
-    ends = round_ends(len(panel))
+    ends = round_ends(len(panel))  # the number of users that were asked after each round
     seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     shown_ids = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
@@ -165,6 +165,7 @@ class _JudgedScores:
 
     def __init__(self, comparison: Comparison, panel: Panel) -> None:
         self._panel = panel
+        # A metric begins with a copy of this array, and `add` fills in the scores.
         self._unknown = np.full(len(panel), np.nan)
         self._by_metric = defaultdict[str, Floats](self._unknown.copy)
         self._rules: list[tuple[SimilarityRule, Rows]] = []

@@ -345,9 +345,10 @@ class OutboxSender:
         return Pause(until=next_attempt_at, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
-        """Repeat the alerts of one comparison that are due. Returns their number.
+        """Repeat the ``due`` alerts of one comparison that are not held back. Returns their number.
 
-        Alerts that are held back now are not counted, and are decided again later.
+        Alerts that are held back now are decided again after a short time. If another process may
+        be sending, no message is sent, and the alerts stay due.
         """
         now = self.clock.now()
         dispatch = self._dispatch(due[0].transition.comparison, (), now)
@@ -358,7 +359,6 @@ class OutboxSender:
                 repeated[change_key(delivery.transition)] = delivery
             else:
                 held.append(delivery)
-        # Alerts that are held back are decided again after a short time.
         recheck_at = now + min(every, RECHECK_AFTER)
         for key, deliveries in group_by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
@@ -367,7 +367,8 @@ class OutboxSender:
                 repetition = replace(
                     message, changes=(), firing=message.changes, is_repetition=True
                 )
-                # A repetition that may have arrived keeps its key. Other repetitions get a new key.
+                # If an earlier attempt may have arrived, the message has the key of that attempt,
+                # and `message_key` returns it. Otherwise it returns a new key.
                 repetition = replace(repetition, key=message_key(repetition, now))
                 deliveries = [repeated[change_key(change)] for change in repetition.firing]
                 self._send_again(repetition, deliveries, every)
@@ -429,35 +430,37 @@ class OutboxSender:
         now = self.clock.now()
         if status is DeliveryStatus.HELD:
             next_attempt_at = now + RECHECK_AFTER
+        # An alert that has begun is repeated while it fires.
         repeat_at = None
         every_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and every_s is not None:
             repeat_at = now + timedelta(seconds=every_s)
+        # A delivery that is given up goes to the fallback receiver, except for the end of an alert.
         fallback = None
         if status is DeliveryStatus.DEAD:
             fallback = self.policy.fallbacks.get(self.receiver.name)
         notifications = []
         for delivery in deliveries:
-            is_uncertain = delivery.may_be_known or may_be_known
+            has_perhaps_arrived = delivery.may_be_known or may_be_known
             notification = Notification(
                 delivery_id=delivery.id,
                 at=now,
                 status=status,
                 reason=reason,
                 next_attempt_at=next_attempt_at,
-                may_be_known=is_uncertain,
-                message_key=delivery.message_key if is_uncertain else None,
+                may_be_known=has_perhaps_arrived,
+                message_key=delivery.message_key if has_perhaps_arrived else None,
                 fallback=None if delivery.transition.is_end else fallback,
                 repeat_at=repeat_at if delivery.transition.is_start else None,
             )
             notifications.append(notification)
         self.outbox.record(*notifications)
-        outcome = status.value
-        if status is DeliveryStatus.PENDING and reason is not None:
-            outcome = "retry"
-        elif status in (DeliveryStatus.HELD, DeliveryStatus.PENDING):
-            return  # the deliveries were not attempted
-        self._count(len(deliveries), outcome)
+        was_attempted = status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING)
+        if was_attempted:
+            self._count(len(deliveries), status.value)
+        elif status is DeliveryStatus.PENDING and reason is not None:
+            # Only a failed attempt gives a pending delivery a reason.
+            self._count(len(deliveries), "retry")
 
     def _count(self, deliveries: int, outcome: str) -> None:
         for _ in range(deliveries):

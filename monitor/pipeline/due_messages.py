@@ -32,15 +32,18 @@ def decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
     back. Deliveries of one message have the same key.
     """
-    first_by_status: dict[tuple[str | None, DeliveryStatus], Decision] = {}
+    # The first decision to send (PENDING) and to hold back (HELD) for each message.
+    first_decisions: dict[tuple[str | None, DeliveryStatus], Decision] = {}
     for decision in decisions:
-        first_by_status.setdefault((decision.delivery.message_key, decision.status), decision)
+        first_decisions.setdefault((decision.delivery.message_key, decision.status), decision)
     for decision in decisions:
         key = decision.delivery.message_key
         common = decision
         if key is not None:
-            held = first_by_status.get((key, DeliveryStatus.HELD), decision)
-            common = first_by_status.get((key, DeliveryStatus.PENDING), held)
+            for status in (DeliveryStatus.PENDING, DeliveryStatus.HELD):
+                if (key, status) in first_decisions:
+                    common = first_decisions[key, status]
+                    break
         yield common._replace(delivery=decision.delivery)
 
 

@@ -203,8 +203,9 @@ def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _Mod
     runs vary. Of the later runs, only runs of the current models are selected. So if an earlier
     model comes back, its own level is normal.
 
-    The first run of new models is not judged, so no run is selected. It is judged only if the
-    models changed in the last run too. The second run is judged by the first.
+    The first run of new models is not judged, so no run is selected for it. The second run is
+    judged by the first. If models change in two runs in a row, the second of these runs is judged.
+    Otherwise no run would be judged if each run had new models.
     """
     *past_models, current = _name_models(past, measured)
     is_new = current not in past_models
@@ -524,8 +525,9 @@ def _compare_with_reference(
     p_above = compute_p_values(normal, values, errors, direction=Direction.ABOVE)
     is_below = _find_sides(series) < 0
     is_share_of_users = np.array([rule.is_share for rule in rules])
-    # `judge_rare` looks for shares that are too high. A share that falls is judged by the share of
-    # the other users, which rises.
+    # `judge_rare` judges rare shares of users as counts, and keeps the results of other series. It
+    # looks for shares that are too high. So a rule on low shares is judged by the share of the
+    # other users.
     is_mirrored = is_share_of_users & is_below
     counts_most_common_list = np.array(
         [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]

@@ -133,15 +133,14 @@ def _count_same_ids(
 
 
 def _count_zeros(overlaps: Sequence[float], count: int) -> float:
-    """Return how unlikely it is that all ``count`` users get equal lists by chance.
+    """Return z if all ``count`` users get equal lists by chance with a probability of at most 10^-z.
 
-    The result is z if the chance is at most 10^-z. It is 0 if there are too few runs.
-    ``overlaps`` has the mean overlap of the two lists in each of the last runs.
+    The result is 0 if there are too few runs. ``overlaps`` has the mean overlap of the two lists in
+    each of the last runs.
 
-    If a recommender always gave equal lists, the highest mean overlap is 1, and z is 0. Otherwise
-    the chance is computed in two steps. At most a share ``overlap`` of the users had equal lists,
-    because the mean overlap of a run is at least its share of users with equal lists. So this is
-    the chance of one user, and overlap^count is the chance that it happens to all users.
+    The mean overlap of a run is at least its share of users with equal lists. So the highest of the
+    overlaps is a bound on the probability that one user gets equal lists. Its power ``count`` is a
+    bound for all users. If a recommender always gave equal lists, the overlap is 1, and z is 0.
     """
     if len(overlaps) < _MIN_RUNS:
         return 0.0

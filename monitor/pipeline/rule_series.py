@@ -49,6 +49,7 @@ class RuleSeries(Generic[RuleT_co]):
         """Return a run's value and its sampling error, on the judged scale. NaN without a value."""
         figure = self._find(figures)
         if isinstance(figure, Summary):
+            # A far gap is the difference of two shares. It is judged as a difference of angles.
             far_counts = self._count_far(figures)
             if far_counts is not None and figure.n >= self.rule.min_users:
                 gap = angle_gap(*far_counts)
@@ -183,10 +184,10 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
         lessons = [past[row].lessons for row in rows]
         stored = [each.numbers for each in lessons if each is not None]
         if stored:
-            # (LESSON_NUMBERS, rows, columns of the lessons)
-            numbers[np.ix_(range(LESSON_NUMBERS), rows, columns)] = np.stack(stored, axis=1)[
-                :, :, places
-            ]
+            # `np.ix_` selects the cells of all these numbers in these rows and columns.
+            cells = np.ix_(range(LESSON_NUMBERS), rows, columns)
+            # The stacked numbers have the shape (LESSON_NUMBERS, rows, columns of the lessons).
+            numbers[cells] = np.stack(stored, axis=1)[:, :, places]
         unknown = _find_unknown(topics, series)
         if not unknown:
             continue
@@ -274,9 +275,11 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
 
-    ``under_way`` is the number of past runs in the slot's hour, or on its day. An alert in all runs
-    of one weekday can be a season at once, because its second recurrence comes a week later. An
-    hour recurs daily, so a season of hours must recur before it is learned.
+    Past runs in the hour of the slot, or on its day, are ``under_way``. No season is learned from
+    them, because their hour or day is not over.
+
+    A season of weekdays ``is_known_at_once`` after one weekday with alerts in all runs, because the
+    next one comes a week later. A season of hours must recur first, because an hour recurs daily.
     """
     now = slot.astimezone(UTC)
     hours = np.empty(len(past), dtype=np.intp)
@@ -287,10 +290,9 @@ def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
         hours[row] = past_slot.hour
         weekdays[row] = past_slot.weekday()
         is_today[row] = past_slot.date() == now.date()
-    in_this_hour = int((is_today & (hours == now.hour)).sum())
+    runs_today = int(is_today.sum())
+    runs_in_this_hour = int((is_today & (hours == now.hour)).sum())
     return (
-        Phases(past=hours, now=now.hour, under_way=in_this_hour),
-        Phases(
-            past=weekdays, now=now.weekday(), under_way=int(is_today.sum()), is_known_at_once=True
-        ),
+        Phases(past=hours, now=now.hour, under_way=runs_in_this_hour),
+        Phases(past=weekdays, now=now.weekday(), under_way=runs_today, is_known_at_once=True),
     )

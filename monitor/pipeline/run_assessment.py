@@ -40,12 +40,14 @@ def assess_run(
 ) -> tuple[RunStatus, RunReasons]:
     """Return the status of a measured run, and its reasons.
 
-    The reasons say why the run cannot be judged, or what an ok run left out.
+    The reasons say why the run cannot be judged, or what an ok run left out. The most important
+    reason of a status comes first. The last ok run comes last.
     """
     coverage = measurement.coverage.all
     min_paired_share = comparison.judging.min_paired_share
-    # A run without pairs fails even if `min_paired_share` is 0.
-    is_ok = coverage.paired > 0 and coverage.paired >= min_paired_share * coverage.comparable
+    # With a `min_paired_share` of 0, a run without pairs would have enough pairs.
+    has_enough_pairs = coverage.paired >= min_paired_share * coverage.comparable
+    is_ok = coverage.paired > 0 and has_enough_pairs
     losses = _find_losses(comparison, measurement, ignored=_EXPECTED if is_ok else ())
     hints = _find_hints(comparison, measurement, memory)
     reasons: RunReasons
@@ -65,6 +67,7 @@ def assess_run(
             limit=min_paired_share,
         )
         reasons = (too_few, *losses, *hints)
+    # Only runs of unpaired comparisons have these results, and these further obstacles.
     unpaired = measurement.run.unpaired
     if unpaired is not None:
         obstacles = tuple(_find_unpaired_obstacles(comparison, unpaired, memory.states))

@@ -209,8 +209,8 @@ def _find_cause(
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return fault
-    # If both arms are respelled, there is no other arm. If only one is, it has the fault too, because
-    # `find_respelled` tests no other arms. For a fault of both arms the value is None.
+    # If there is a fault, `find_respelled` tests only its arms. So if one arm is respelled, the
+    # other arm is the same as that of the fault.
     is_other_unchanged = None
     if fault is not None and len(respelled.arms) == 1:
         is_other_unchanged = fault.is_other_unchanged
@@ -306,10 +306,10 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
-    """Return the arm whose lists are compared with its earlier lists.
+    """Return the arm whose lists are compared with its earlier lists. None without earlier lists.
 
-    Return None if there are no earlier lists, even if there is a finding. Otherwise return the
-    first arm of the finding. Without a finding, return the arm that changed the distance more.
+    It is the first arm of the finding. Without a finding, it is the arm that changed the distance
+    more.
     """
     if changes is None:
         return None

@@ -126,7 +126,10 @@ class RunPart:
 
 
 def counts_of(coverage: Coverage) -> CoverageCounts:
-    """Return the counts of a coverage."""
+    """Return the numbers of users in a coverage, by segment, arm and reason.
+
+    The numbers of users that were asked and paired are not those of one arm, so their arm is "".
+    """
     counts: CoverageCounts = Counter()
     for row in coverage.rows:
         counts[row.segment, "", _ASKED] = row.asked

@@ -56,7 +56,7 @@ class SharedAnswers:
             users=share(arms.users, "users"),
         )
         if arms.second_baseline is not None:
-            shared = replace(shared, second_baseline=share(arms.second_baseline, "again"))
+            shared = replace(shared, second_baseline=share(arms.second_baseline, "second baseline"))
         return shared
 
     def _take(

@@ -95,9 +95,11 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     for arm in Arm:
         tables = _with_equal_types(tables, arm)
     users = pa.concat_tables(tables, promote_options="permissive")
-    is_kept = users["is_kept"].to_numpy().copy()
-    candidates = user_index(users["user"].filter(is_kept))
-    is_kept[is_kept] = select_kept(candidates, comparison.measuring.keep_lists, comparison)
+    was_kept = users["is_kept"].to_numpy()
+    candidates = user_index(users["user"].filter(was_kept))
+    is_candidate_kept = select_kept(candidates, comparison.measuring.keep_lists, comparison)
+    is_kept = np.zeros(len(was_kept), dtype=bool)
+    is_kept[np.flatnonzero(was_kept)[is_candidate_kept]] = True
     similarity = users["worst_similarity"].to_numpy()
     worst = worst_rows(similarity, user_index(users["user"]), comparison.measuring.evidence_users)
     worst_similarity = np.full(len(similarity), np.nan)

@@ -44,7 +44,7 @@ def name_divided_segment(arm: Arm, segment: str) -> str:
 
 @immutable
 class DividedSubset:
-    """Users of both arms. A pair has the user's list of before and the user's list of now."""
+    """Users of both arms, with their lists of before and of now."""
 
     subset: Subset  # its segments are divided by arm
     segments: tuple[str, ...]  # the undivided segments
@@ -53,6 +53,12 @@ class DividedSubset:
     def rows(self, arm: Arm, segment: str = ALL) -> Rows:
         """Return the rows of the segment's users of this arm."""
         return self.subset.segments[name_divided_segment(arm, segment)]
+
+    def lists(self, rows: slice | Rows) -> OwnLists:
+        """Return the lists of before and of now of the users in these rows."""
+        # A pair of ``subset`` has two lists of one user. The list of before is in the place of the
+        # baseline's list, and the list of now in the place of the candidate's list.
+        return OwnLists.of_pairs(self.subset.pairing.batch.take(rows))
 
     def name_item(self, code: int) -> str:
         """Return the item's id."""
@@ -64,8 +70,8 @@ def add_differences(
     results: UnpairedResults, users: DividedSubset, k: int, hashes: Hashes
 ) -> UnpairedResults:
     """Add how the lists of the arms differ. ``hashes`` are random numbers of the subset's users."""
-    batch = users.subset.pairing.batch
-    before, now, codes = compact_codes(batch.baseline, batch.candidate)
+    lists = users.lists(slice(None))
+    before, now, codes = compact_codes(lists.former, lists.present)
     excesses = []
     for segment in users.segments:
         baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
@@ -79,7 +85,7 @@ def add_differences(
     def name(code: int) -> str:
         return users.name_item(int(codes[code]))
 
-    is_candidate = np.zeros(len(batch), dtype=bool)
+    is_candidate = np.zeros(len(now), dtype=bool)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     return replace(
         results,
@@ -123,11 +129,9 @@ def explain_unpaired(
         # A gap above 0 means that the candidate's users moved farther.
         arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
         segment = _leading_segment(gaps)
-    # The pair of a user has the list of before as the baseline, and the list of now.
-    lists_now = users.subset.pairing.batch.candidate
     shift = compare_exposure(
-        lists_now[users.rows(Arm.BASELINE, segment)],
-        lists_now[users.rows(Arm.CANDIDATE, segment)],
+        users.lists(users.rows(Arm.BASELINE, segment)).present,
+        users.lists(users.rows(Arm.CANDIDATE, segment)).present,
         SHOWN_ITEMS,
         users.name_item,
     )
@@ -204,19 +208,19 @@ def _find_kept(users: DividedSubset) -> Finding | None:
     Then the lists of the baseline seem to have changed too much, because they are compared with
     those of the candidate. So this finding is reported instead of a fault of the baseline.
     """
-    # The baseline's side of each pair is the list of before. There is at least one pair, because
-    # `_find_fault` looks for faults only if both arms have users.
-    pairs = users.subset.pairing.batch.take(users.rows(Arm.CANDIDATE))
-    kept_lists = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
-    if kept_lists < KEPT * len(pairs):
+    # There is at least one user, because `_find_fault` looks for faults only if both arms have
+    # users.
+    has_kept = users.lists(users.rows(Arm.CANDIDATE)).is_same
+    kept_lists = int(has_kept.sum())
+    if kept_lists < KEPT * len(has_kept):
         return None
     return Finding(
         kind=FaultKind.STALE,
         arms=(Arm.CANDIDATE,),
         segment=ALL,
-        segment_share=kept_lists / len(pairs),
+        segment_share=kept_lists / len(has_kept),
         users=kept_lists,
-        compared=len(pairs),
+        compared=len(has_kept),
         detail={"of_before": 1.0},
     )
 
@@ -228,32 +232,22 @@ def _make_scene(
 
     A pair of the scene has one user of each arm. They are at the same place in ``rows``.
     """
-    batch = users.subset.pairing.batch
-    of_baseline = batch.take(rows[Arm.BASELINE])
-    of_candidate = batch.take(rows[Arm.CANDIDATE])
-    lists = {}
-    for arm, of_arm in ((Arm.BASELINE, of_baseline), (Arm.CANDIDATE, of_candidate)):
-        lists[arm] = OwnLists(
-            former=of_arm.baseline,
-            former_lengths=of_arm.baseline_lengths,
-            present=of_arm.candidate,
-            present_lengths=of_arm.candidate_lengths,
-        )
-    # The lists of before are the baseline of a user's pair, and the lists of now the candidate.
+    lists = {arm: users.lists(rows[arm]) for arm in Arm}
+    baseline, candidate = lists[Arm.BASELINE], lists[Arm.CANDIDATE]
     former = PairBatch(
-        baseline=of_baseline.baseline,
-        candidate=of_candidate.baseline,
-        baseline_lengths=of_baseline.baseline_lengths,
-        candidate_lengths=of_candidate.baseline_lengths,
+        baseline=baseline.former,
+        candidate=candidate.former,
+        baseline_lengths=baseline.former_lengths,
+        candidate_lengths=candidate.former_lengths,
     )
-    now = PairBatch(
-        baseline=of_baseline.candidate,
-        candidate=of_candidate.candidate,
-        baseline_lengths=of_baseline.candidate_lengths,
-        candidate_lengths=of_candidate.candidate_lengths,
+    present = PairBatch(
+        baseline=baseline.present,
+        candidate=candidate.present,
+        baseline_lengths=baseline.present_lengths,
+        candidate_lengths=candidate.present_lengths,
     )
     return Scene(
-        batch=now,
+        batch=present,
         segments=segments,
         coverage=users.coverage.rows,
         changes=PairChanges(

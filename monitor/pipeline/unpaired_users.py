@@ -144,9 +144,12 @@ class UnpairedUsers(SlotUsers):
             evidence=self._rename_scores(users),
             lists=_merge_lists(run.lists, segments),
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
+            # They were found between lists of before and of now, and not between the arms.
             id_mismatches=(),
             unpaired=unpaired,
         )
+        # A user without a list is no example of a fault, because an arm does not serve all of its
+        # users in each run.
         notes = {key: replace(note, users=()) for key, note in accumulator.notes.items()}
         return Measurement(
             run=run,
@@ -224,10 +227,10 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
     # A pair has the list of before on the baseline's side, and the list of now on the candidate's
-    # side. The accumulator counts the versions and notes of each side for the arm of that name. So
-    # the versions and notes of the lists of now are put on the side of the users' arm.
-    now = batch.candidate
-    sides = {Arm.BASELINE: batch.baseline, Arm.CANDIDATE: now}
+    # side. The accumulator counts the versions and notes of a side for the arm of that name. But
+    # those of the lists of now belong to the users' arm, and those of before to no arm.
+    before, now = batch.baseline, batch.candidate
+    sides = {Arm.BASELINE: before, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
     sides[arm.other] = replace(sides[arm.other], versions={}, notes={})
     return replace(
@@ -268,6 +271,7 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
     users = {}
     for arm in Arm:
         row = rows[name_divided_segment(arm, ALL)]
+        # The candidate's side of a pair has the list of now.
         users[arm] = ArmCounts(
             assigned=assigned.count[arm],
             served=row.asked - row.count_lost(Arm.CANDIDATE),

@@ -177,7 +177,7 @@ class Email(BaseReceiver):
 def _compose_mail(
     message: Message, content: MessageContent, options: EmailOptions, key: str, now: datetime
 ) -> EmailMessage:
-    """The mail for a message. The same ``key`` always gives the same Message-ID."""
+    """Return the mail for a message. The same ``key`` always gives the same Message-ID."""
     mail = EmailMessage(policy=SMTP)
     domain = options.sender.rpartition("@")[2]
     thread = f"<{_digest(message.incident)}@{domain}>"
@@ -208,7 +208,7 @@ def _compose_mail(
 
 
 def mail_subject(message: Message, content: MessageContent) -> str:
-    """The subject of a mail: status and severity in brackets, and then a constant part.
+    """Return the subject of a mail: status and severity in brackets, and then a constant part.
 
     An urgent message has the word ``urgent`` in place of its severity.
     Mail programs group mails by the constant part. It names the comparison, the cause of the

@@ -152,12 +152,12 @@ class HttpReceiver(BaseReceiver):
         return answer
 
     def _reason(self, answer: HttpAnswer) -> str | None:  # noqa: ARG002 - for subclasses
-        """The reason for a refusal, if the body of the answer gives one without secrets."""
+        """Return the reason for a refusal, if the body of the answer gives one without secrets."""
         return None
 
 
 def encode_json(body: object) -> bytes:
-    """The value as JSON in UTF-8."""
+    """Return the value as JSON in UTF-8."""
     return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
 
 

@@ -67,7 +67,7 @@ def pagerduty_events(
     routing_key: str,
     external_url: str,
 ) -> list[dict[str, object]]:
-    """The bodies of the requests. The first request is about the incident's newest alert.
+    """Return the bodies of the requests. The first request is about the incident's newest alert.
 
     If the newest alert replaces an older alert, a second request resolves the older alert.
     """

@@ -106,7 +106,7 @@ class ReceiverEntry(Options):
     """How long one request may take, from the first byte to the last."""
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """The names of the receivers that this entry opens.
+        """Return the names of the receivers that this entry opens.
 
         ``kind`` is the key of the entry in the configuration.
         """

@@ -42,7 +42,7 @@ class SlackOptions(HttpReceiverEntry):
 
 
 def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
-    """The text in mrkdwn, Slack's markup, with at most ``limit`` characters.
+    """Return the text in mrkdwn, Slack's markup, with at most ``limit`` characters.
 
     If the text is too long, it ends with an ellipsis. An escape such as ``&amp;`` is never cut in
     two.
@@ -59,7 +59,7 @@ def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def bold(heading: str) -> str:
-    """The heading as bold text."""
+    """Return the heading as bold text."""
     # Replace asterisks, because they would end the bold text too early.
     visible = heading.replace("*", "∗").strip() or "-"  # noqa: RUF001 - no markup
     return f"*{escape_mrkdwn(visible, MAX_TEXT - 2)}*"
@@ -82,7 +82,7 @@ def stack_lines(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
 
 
 def code_block(rows: Iterable[str]) -> str:
-    """The rows as a block of code."""
+    """Return the rows as a block of code."""
     room = MAX_TEXT - 2 * len(_FENCE) - 2
     # Replace backticks, because they would end the block too early.
     code = (escape_mrkdwn(row.replace("`", "ˋ"), room // 2) for row in rows)  # noqa: RUF001
@@ -90,7 +90,7 @@ def code_block(rows: Iterable[str]) -> str:
 
 
 def mrkdwn_link(name: str, url: str) -> str:
-    """A link in mrkdwn. Characters that would end the URL too early are encoded."""
+    """Return a link in mrkdwn. Characters that would end the URL too early are encoded."""
     url = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E").replace("&", "&amp;")
     return f"<{url}|{escape_mrkdwn(name)}>"
 
@@ -106,7 +106,7 @@ def slack_body(content: MessageContent) -> dict[str, object]:
 
 
 def headline_of(content: MessageContent) -> str:
-    """The title with a mark before it.
+    """Return the title with a mark before it.
 
     While an alert is firing, the mark is the severity. If the message is urgent, the mark says so.
     """

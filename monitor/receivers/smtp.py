@@ -51,7 +51,7 @@ class SmtpRefusal:
         return self.code >= _PERMANENT
 
     def __str__(self) -> str:
-        """The code of the answer, and the enhanced code if there is one."""
+        """Return the code of the answer, and the enhanced code if there is one."""
         if self.code < 0:
             return "an answer that is not SMTP"
         text = self.text if isinstance(self.text, str) else self.text.decode("ascii", "replace")

@@ -57,7 +57,7 @@ class WebhookOptions(HttpReceiverEntry):
 
 
 def sign(secret: str, timestamp: str, body: bytes) -> str:
-    """The value of the signature header."""
+    """Return the value of the signature header."""
     signed = timestamp.encode() + b"." + body
     return f"sha256={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
 
@@ -86,7 +86,7 @@ def verify_signature(
 
 
 def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[str, Any]:
-    """The body of the request, with at most `MAX_WEBHOOK_BYTES` bytes."""
+    """Return the body of the request, with at most `MAX_WEBHOOK_BYTES` bytes."""
     acknowledgements = {}
     for change in message.changes:
         if change.is_acknowledgement:
@@ -123,7 +123,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
 
 
 def _fit_alerts(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """The first alerts, as many as fit into ``room`` bytes.
+    """Return the first alerts, as many as fit into ``room`` bytes.
 
     If not all alerts fit, only the first quarter of the room is for alerts with annotations. The
     rest is for alerts without annotations.
@@ -149,7 +149,7 @@ def _size(part: object) -> int:
 
 
 def _alerts_of(message: Message) -> list[Transition]:
-    """The alerts of the body, each only once, in this order.
+    """Return the alerts of the body, each only once, in this order.
 
     Starts and ends come first, beginning with the leads. Alerts that are still firing follow,
     beginning with the acknowledged ones.

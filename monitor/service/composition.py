@@ -282,9 +282,11 @@ def _complete_comparison(
         runbook_url = rule.runbook_url or settings.runbook_url(runbook_of(rule))
         labels = {**label, **rule.labels}
         rules.append(replace(rule, labels=labels, runbook_url=runbook_url))
-    shows_items = settings.privacy.items == "shown"
     judging = replace(
-        comparison.judging, rules=tuple(rules), shows_items=shows_items, selectors=selectors or {}
+        comparison.judging,
+        rules=tuple(rules),
+        shows_items=settings.privacy.shows_items,
+        selectors=selectors or {},
     )
     return replace(comparison, judging=judging)
 

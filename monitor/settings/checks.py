@@ -82,13 +82,15 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
 def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name.
 
-    An entry reserves its own name, even if only its candidates are comparisons. For a pair, the key
-    of the second candidate is reported.
+    An entry with `candidates` defines the comparisons NAME.KEY. NAME itself is then no comparison,
+    but no other entry may have it.
     """
     names: list[tuple[KeyPath, Any]] = []
     candidate_names: list[tuple[KeyPath, str | None]] = []
     for index, comparison in comparisons:
         names.append((("comparisons", index, "name"), comparison.name))
+        # `names_in` yields NAME or the names NAME.KEY, each with the key in the file that defines
+        # it.
         for path, name in names_in(vars(comparison)):
             if path[0] == "candidates":
                 candidate_names.append((("comparisons", index, *path), name))
@@ -466,7 +468,10 @@ def _check_metric_input(
     metric: Metric | ArmMetric,
     comparison: Partial,
 ) -> Iterator[Problem]:
-    """Report a metric that needs a key if the comparison or its sources lack the key."""
+    """Report a metric if the comparison lacks what the metric needs.
+
+    This is a key of the comparison, the models' own scores from the sources, or stored lists.
+    """
     need = metric.need
     if need == Need.SCORES:
         arms_without_scores = []
@@ -479,6 +484,7 @@ def _check_metric_input(
                 path, f"needs the models' own scores: add scores: ... to the {names}'s source"
             )
     elif need == ArmNeed.KEEP_LISTS:
+        # All lists are stored if the key is missing, so the advice is to remove it.
         if lacks_lists(comparison):
             yield Problem(
                 path,

@@ -80,6 +80,11 @@ class PrivacyOptions(Options):
             yield "give users: hmac and key_file together, or neither"
 
     @property
+    def shows_items(self) -> bool:
+        """Whether messages, and the texts of alerts, may contain items."""
+        return self.items == "shown"
+
+    @property
     def key_warning(self) -> str | None:
         """A warning if every account of this machine may read the key. Otherwise None."""
         path = self.key_file

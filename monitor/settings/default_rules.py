@@ -87,6 +87,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     judged = metrics[: 1 + _OTHER_METRICS]
     # A name depends on all watched metrics, also on the first one.
     names = name_metrics(judged)
+    # The first metric has its rules already.
     for metric, name in zip(judged[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_make_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
@@ -118,22 +119,22 @@ def _unpaired_rules(
 
 def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield rules on the users without a good list, of both arms, and on their slow increase."""
-    # Without pairs, no user has lists of both arms.
-    unpaired = () if options.unpaired is None else OF_BOTH_ARMS
+    # In an unpaired comparison, no user has lists of both arms.
+    unknown_traits = () if options.unpaired is None else OF_BOTH_ARMS
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, trait in _TRAIT_OF_RULE.items():
-            is_unknown = trait in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
+            lacks_earlier = trait in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
             # A comparison of both arms' lists belongs to no arm, so one rule is enough.
             is_second_rule = trait in OF_BOTH_ARMS and arm is Arm.BASELINE
-            if is_unknown or is_second_rule or trait in unpaired:
+            if lacks_earlier or is_second_rule or trait in unknown_traits:
                 continue
             keys = {**_JUMP, "for": _FOR.get(trait, 1)}
             coverage = str(CoverageShare(trait, arm))
             yield _make_rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
-    # A change that is too small to detect in one run adds up over runs. These two faults may spread
-    # slowly over the users. The other lacks usually begin at once, so a jump finds them.
+    # These two faults may spread slowly over the users. Each run's change may be too small to
+    # detect, but the changes add up. Other faults usually begin at once, so a jump finds them.
     for name in ("SharedList", "TopReversed"):
-        if _TRAIT_OF_RULE[name] not in unpaired:
+        if _TRAIT_OF_RULE[name] not in unknown_traits:
             yield _make_rule(alert=f"{name}Trend", coverage=_TRAIT_OF_RULE[name], **_TREND)
 
 

@@ -217,7 +217,7 @@ def _check_limits(rule: Partial) -> Iterator[Problem]:
 
 
 def _has_one_threshold(rule: Partial) -> bool:
-    return not rule.has("learned") and rule.has("below") is not rule.has("above")
+    return not rule.has("learned") and rule.has("below") != rule.has("above")
 
 
 @immutable

@@ -208,18 +208,18 @@ class _LearnedKeys(_LimitKeys):
 
     @property
     def limit(self) -> rules.Limit:
-        """The fixed or learned limit."""
+        """The learned limit if the rule has the key ``learned``, and otherwise the fixed limit."""
         if self.learned is None:
             return super().limit
+        learning = rules.Learning.DROP  # for the values "drop" and "jump", which mean the same
+        if self.learned == "trend":
+            learning = rules.Learning.TREND
+        # Values on this side of the limit are a breach.
         direction = self._drift_direction()
         if self.watch == "improvement":
             direction = direction.opposite
-        # Rules on coverage call a drop a jump.
-        learning = rules.Learning.DROP
-        if self.learned == "trend":
-            learning = rules.Learning.TREND
+        # Until the rule has learned its limit, the end of the range on this side is shown.
         lowest, highest = self._range()
-        # This is shown until the rule has learned its limit.
         value = highest if direction is rules.Direction.ABOVE else lowest
         return rules.LearnedLimit(learning=learning, direction=direction, value=value)
 

@@ -73,7 +73,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
         windows=settings.maintenance,
         muted=frozenset(muted),
         fallbacks=fallbacks,
-        shows_items=settings.privacy.items == "shown",
+        shows_items=settings.privacy.shows_items,
         intervals=intervals,
     )
 
@@ -213,6 +213,7 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     """A copy of the part in which local paths are relative to their common folder."""
     folders = []
 
+    # Returns the text, which may be a path, without the prefix of a URL. Collects its folder.
     def read_path(value: str) -> str:
         path = _SQLITE_URL.sub("/", value)
         # The folder of a template ends before the first placeholder.
@@ -241,15 +242,10 @@ def _change_texts(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN
 def _hashed_value(value: object) -> object:
     """Return the part of a setting's value that is hashed, in types that JSON has.
 
-    A secret is a URL here, and is hashed without user and password. Other secrets are left out by
-    the mapping or the model that contains them.
+    Secrets in mappings are left out. `_meaning_of_model` says which secrets of models are hashed.
     """
     if isinstance(value, BaseModel):
         return _meaning_of_model(value)
-    if isinstance(value, SecretStr):
-        url = urlsplit(value.get_secret_value())
-        _, _, host = url.netloc.rpartition("@")
-        return url._replace(netloc=host).geturl()
     if isinstance(value, Mapping):
         meaning: dict[str, object] = {}
         for key, item in value.items():
@@ -267,12 +263,17 @@ def _meaning_of_model(model: BaseModel) -> dict[str, object]:
     """Return the settings of a model that are hashed, in types that JSON has.
 
     Settings that are None are left out. So the hash stays the same if a later version adds a
-    setting. Of secrets, only the setting ``url`` is hashed.
+    setting. Of secrets, only the setting ``url`` is hashed, without user and password.
     """
     meaning: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
-        is_secret = isinstance(value, SecretStr) and name != "url"
-        if value is not None and not is_secret and NOT_IN_HASH not in field.metadata:
+        if value is None or NOT_IN_HASH in field.metadata:
+            continue
+        if not isinstance(value, SecretStr):
             meaning[name] = _hashed_value(value)
+        elif name == "url":
+            url = urlsplit(value.get_secret_value())
+            _, _, host = url.netloc.rpartition("@")
+            meaning[name] = url._replace(netloc=host).geturl()
     return meaning

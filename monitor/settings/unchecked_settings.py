@@ -27,11 +27,10 @@ class DatabaseSettings:
 
 
 def load_database_settings(path: Path) -> DatabaseSettings:
-    """Read the database and the names of comparisons.
+    """Read the database and the names of comparisons. Problems of other keys are ignored.
 
-    `parse_yaml` expands the variables of all keys. But a variable of another key need not be set,
-    because problems of other keys are ignored. If the database or a name has a problem, the
-    complete file is checked. Then ConfigError lists all problems.
+    For example, a variable of another key need not be set. If the database or a name has a problem,
+    the complete file is checked, and a ConfigError lists all problems.
     """
     # This import is slow, and `load_comparison_names` does not need it.
     from monitor.storage import absolute_url  # noqa: PLC0415

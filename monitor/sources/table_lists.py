@@ -184,6 +184,7 @@ def long_lists(
     is_bad_user = np.zeros(len(wanted), dtype=np.bool_)
     is_bad_user[positions[is_bad]] = True
     if options.rank:
+        # The rows are sorted by user and rank, so equal ranks of a user are neighbours.
         is_same_rank = (positions[1:] == positions[:-1]) & (places[1:] == places[:-1])
         is_bad_user[positions[1:][is_same_rank]] = True
     is_left = ~is_bad_user[positions]

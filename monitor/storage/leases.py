@@ -212,15 +212,15 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
 def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
     """Take the lease for ``lasts`` if it is free. Returns the new epoch, or None if it is not free.
 
-    On SQLite, ``lasts`` is None. The file lock decides there who may call this. So the lease is
-    always taken, and NULL is stored in ``expires_at``. A NULL in the row means that no time is
-    stored. On PostgreSQL, such a lease counts as free.
+    On SQLite, ``lasts`` is None. Only the process with the file lock calls this there. So the lease
+    is always taken, and has no end.
     """
     now = _now(connection)
     until: Any = None
     is_free = None  # no condition
     if lasts is not None:
         until = now + literal(lasts, Interval)
+        # A lease without an end was not taken on PostgreSQL.
         is_free = or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
     values = {"holder": holder, "acquired_at": now, "expires_at": until}
     first_lease = insert(connection, leases).values(name=LEADING, epoch=1, **values)

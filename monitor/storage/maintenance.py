@@ -200,6 +200,7 @@ def find_clock_error(connection: Connection, now: datetime) -> str | None:
     if not slots:
         # If no slot is old enough, no data is old enough to be deleted.
         return None
+    # After twice the last time between two runs, another run should have followed.
     newest = slots[0]
     longest_gap = max(LONGEST_GAP, 2 * (newest - slots[-1]))
     if confirming_until - newest <= longest_gap:

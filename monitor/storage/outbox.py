@@ -453,9 +453,9 @@ def _sent_rows(
 
 
 def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """Return the starts that were sent after the last end of the same incident was sent.
+    """Return the starts that were sent after the last end of the same incident, in this order.
 
-    ``rows`` are starts and ends. The starts are in the order in which they were sent.
+    ``rows`` are starts and ends.
     """
     sent_rows = [
         row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None

@@ -293,7 +293,7 @@ class SqlPageStore:
         positions_by_answer: dict[ReceiverAnswer, list[int]] = {}
         for row in answer_rows:
             answer = from_row(ReceiverAnswer, row, positions=())
-            # The answer is returned even if none of its transitions is.
+            # An answer about transitions beyond the limit is returned too, without positions.
             positions = positions_by_answer.setdefault(answer, [])
             if row.id in position_of:
                 positions.append(position_of[row.id])

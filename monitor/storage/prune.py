@@ -230,18 +230,18 @@ def roll_up(
     complete_from: datetime,
     now: datetime,
 ) -> None:
-    """Roll up each past day after ``since`` that has ok runs but no sums yet.
+    """Add up the summaries of each past day from ``since`` on that has ok runs but no sums yet.
 
-    If a run of a day changes, `SqlRunStore` deletes the sums of the day, and they are added up
-    again. Sums of days before ``complete_from`` are final. They are never added up again, even if
-    the retention grows.
+    Sums of days before ``complete_from`` become final. `SqlRunStore` does not delete final sums if
+    a run of their day changes, because the summaries to add them up again may be gone.
     """
     with database.write() as connection:
-        # Some summaries of these days may be deleted already, so new sums would be too small.
         is_early = daily.c.day < complete_from
         connection.execute(update(daily).where(is_early, ~daily.c.is_final).values(is_final=True))
     with database.read() as connection:
         due = connection.execute(_days_without_sums(connection, since, now)).all()
+    # An early day may be due too, for example after a pause. Its summaries are deleted only after
+    # this function, see `prune`.
     for comparison, day in due:
         with database.write() as connection:
             lock_names(connection, [comparison])

@@ -178,7 +178,7 @@ def _past_runs(
     rows = {row.id: row for row in connection.execute(_MODELS, {"ids": ids})}
     lessons = run_results.lessons_by_run(connection, ids)
     past_runs = {}
-    ids_without_lessons = []
+    ids_with_summaries = []
     topics: tuple[LessonTopic, ...] | None = None
     has_lessons = False
     for run in last_ok_runs:
@@ -196,8 +196,8 @@ def _past_runs(
             series = {topic.alert: topic.series for topic in topics}
             has_lessons = request.series.items() <= series.items()
         if request.wants_summaries or not has_lessons:
-            ids_without_lessons.append(run.id)
-    summaries_by_run = run_results.items_by_run(connection, Summary, ids_without_lessons)
+            ids_with_summaries.append(run.id)
+    summaries_by_run = run_results.items_by_run(connection, Summary, ids_with_summaries)
     for run_id, run_summaries in summaries_by_run.items():
         past_runs[run_id] = replace(past_runs[run_id], summaries=run_summaries)
     return tuple(past_runs.values())
@@ -222,6 +222,7 @@ def _anew_since(
     first = select(func.min(runs.c.slot)).where(
         _IS_EARLIER_OF_CONFIG, runs.c.slot > last_before_change.slot
     )
+    # If there is no such run, the requesting run is the first.
     return connection.scalar(first, asked) or request.before
 
 
@@ -284,14 +285,18 @@ def _healthy_splits(
 def _last_explained(
     connection: Connection, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    """Return slot and explanation of the runs that belong to the present fault, newest first.
+    """Return slot and explanation of the runs since the last time all alerts ended, newest first.
+
+    Earlier runs belong to another fault. The runs before the present alerts are included, because
+    a fault may begin before its alerts.
 
     Runs whose explanation has no finding are left out.
     """
     of_fault: list[_OkRun] = []
     for run in last_ok_runs:
-        # If all alerts had ended after this run, the runs before it belong to another fault.
-        if of_fault and of_fault[-1].states and not run.states:
+        # ``states`` has the alerts that were pending or firing after a run.
+        all_alerts_ended = of_fault and of_fault[-1].states and not run.states
+        if all_alerts_ended:
             of_fault.clear()
         of_fault.append(run)
     explanations = run_results.faults_by_run(connection, [run.id for run in of_fault])

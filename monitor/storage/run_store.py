@@ -123,10 +123,7 @@ class SqlRunStore:
         return None if row is None else _to_claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
-        """Return the claim on the slot, even if it has expired.
-
-        Return None if there is no claim.
-        """
+        """Return the claim on the slot, which may have expired. Return None if there is no claim."""
         query = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
         rows = self._database.rows(query)
         return _to_claim(rows[0]) if rows else None
@@ -134,8 +131,9 @@ class SqlRunStore:
     def release(self, claim: Claim) -> None:
         """Give up a claim without having run the slot.
 
-        The row of a first attempt is deleted. A later attempt is stored as abandoned, or if the
-        slot was finished before, its results stay.
+        - If this is the first attempt, its row is deleted.
+        - If an earlier attempt has finished, its status and its results stay.
+        - Otherwise the run becomes abandoned.
         """
         is_first_attempt = and_(runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         delete_first_attempt = delete(runs).where(_IS_HELD, is_first_attempt)

@@ -114,6 +114,7 @@ class WriterQueue:
 
         Raises DatabaseError if the wait is longer than `QUEUE_WAIT_S`.
         """
+        # The first event of the queue is set, because its thread may write.
         turn = threading.Event()
         with self._guard:
             self._turns.append(turn)

@@ -251,7 +251,7 @@ def _write_what(finding: Finding, arms: str) -> str:
 
 
 def has_duplicates(finding: Finding) -> bool:
-    """Whether lists are short mostly because items in them are repeated."""
+    """Return whether lists are short mostly because items in them are repeated."""
     is_short = finding.kind is FaultKind.CUT_SHORT
     return is_short and finding.detail.get("duplicated", 0.0) >= _MOSTLY
 

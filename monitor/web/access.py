@@ -156,11 +156,13 @@ class Credentials:
         lowest_cost = min(costs, default=_LEAST_COST)
         self._highest_cost = max(costs, default=_LEAST_COST)
         # A decoy is a hash of a certain cost that no password has. `verify` compares passwords with
-        # decoys only to take time.
+        # decoys only to take time. For a user with a lower cost than the highest, it needs a decoy
+        # of each cost in between.
         self._decoys: dict[int, bytes] = {}
         for cost in range(lowest_cost, self._highest_cost + 1):
             self._decoys[cost] = bcrypt.gensalt(cost) + _NO_DIGEST
         self._compare = compare
+        # The verified passwords are stored as digests with this key.
         self._key = secrets.token_bytes(32)
         self._verified: set[bytes] = set()
 

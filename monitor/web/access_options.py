@@ -67,7 +67,10 @@ class TlsOptions(Options):
 
     @property
     def is_on(self) -> bool:
-        """Whether connections are encrypted."""
+        """Whether connections are encrypted, because at least one option of encryption is set.
+
+        `_problems` reports options that are then missing.
+        """
         wants_clients = (
             self.verifies_certificates
             or self.client_ca_file is not None

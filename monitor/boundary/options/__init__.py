@@ -67,7 +67,7 @@ NOT_IN_HASH = object()
 
 
 def readable_by(parse: Callable[[Any], object]) -> AfterValidator:
-    """A check of values and secrets. It fails if ``parse`` raises ValueError."""
+    """Return a check of values and secrets. It fails if ``parse`` raises ValueError."""
 
     def check(value: _T) -> _T:
         parse(value.get_secret_value() if isinstance(value, SecretStr) else value)
@@ -142,7 +142,7 @@ AwareInstant = Annotated[
 
 
 def resolve_path(text: str, info: ValidationInfo) -> str:
-    """The path. A relative path starts at the directory of the configuration file.
+    """Return the path. A relative path starts at the directory of the configuration file.
 
     That directory is ``base_dir`` of the validation context.
     """
@@ -195,7 +195,7 @@ HeaderSecret = Annotated[SecretStr, _of_header]
 
 
 def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """The headers, if they are valid.
+    """Return the headers, if they are valid.
 
     ValueError for an invalid name or a value with a line break. The error quotes no header.
     """
@@ -210,7 +210,7 @@ def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
 
 @cache
 def _names_by_key(options: type["Options"]) -> dict[str, str]:
-    """The name of the field that each key in the file sets."""
+    """Return the name of the field that each key in the file sets."""
     names = {}
     for name, field in options.model_fields.items():
         names[field.alias or name] = name
@@ -246,11 +246,11 @@ class Options(BaseModel):
 
     @classmethod
     def file_keys(cls) -> list[str]:
-        """The keys as written in the file, with ``*_file`` for secrets."""
+        """Return the keys as written in the file, with ``*_file`` for secrets."""
         return list(_names_by_key(cls))
 
     def has(self, *names: str) -> bool:
-        """Whether the file has a value, valid or not, for at least one of these fields."""
+        """Return whether the file has a value, valid or not, for at least one of these fields."""
         given = (name for name in names if getattr(self, name, None) is not None)
         return not self.model_fields_set.isdisjoint(given) or not self._invalid.isdisjoint(names)
 
@@ -292,7 +292,7 @@ class Options(BaseModel):
         data: Mapping[str, Any],
         base: str | None,  # noqa: ARG003 - subclasses use it
     ) -> Mapping[str, Any]:
-        """The mapping to read the options from. Relative paths start at ``base``.
+        """Return the mapping to read the options from. Relative paths start at ``base``.
 
         If ``data`` is a mapping of a document, the result must have its path too.
         """
@@ -366,7 +366,7 @@ class Options(BaseModel):
         return iter(())
 
     def disagreements(self) -> Iterator[str]:
-        """The problems that `_problems` of each class yields. Base classes come first."""
+        """Yield the problems that `_problems` of each class yields. Base classes come first."""
         for base in reversed(type(self).__mro__):
             if "_problems" in vars(base):
                 yield from vars(base)["_problems"](self)
@@ -399,7 +399,7 @@ class Options(BaseModel):
 
 
 def field_docs(options: type[BaseModel]) -> dict[str, str]:
-    """The docstring of each field of a class and its base classes, by the field's name."""
+    """Return the docstring of each field of a class and its base classes, by the field's name."""
     docs: dict[str, str] = {}
     for base in reversed(options.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:

@@ -37,12 +37,12 @@ class OneOf(Options):
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:
-        """The names of the fields. Exactly one of these fields must have a value."""
+        """Return the names of the fields. Exactly one of these fields must have a value."""
         return tuple(name for name in cls.model_fields if name not in cls.also)
 
     @classmethod
     def file_keys(cls) -> list[str]:
-        """The keys as written in the file, including the kinds of installed packages."""
+        """Return the keys as written in the file, including the kinds of installed packages."""
         extended = cls.with_installed()
         return super(OneOf, extended).file_keys()
 
@@ -58,7 +58,7 @@ class OneOf(Options):
 
     @classmethod
     def with_installed(cls, name: object = None) -> type[Self]:
-        """A class with a further field for the plugin of that name.
+        """Return a class with a further field for the plugin of that name.
 
         If ``name`` is None, the class has fields for all plugins. Raises PluginError if the named
         plugin cannot be used.

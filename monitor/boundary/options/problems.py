@@ -62,12 +62,12 @@ class Problem:
 
 
 def problem_of(key: str, message: str) -> Problem:
-    """A problem of one key, whose path is only this key."""
+    """Return a problem of one key, whose path is only this key."""
     return Problem((key,), message)
 
 
 def dotted_path(path: KeyPath) -> str:
-    """A key path as text: ``comparisons[0].rules[1].alert``.
+    """Return a key path as text: ``comparisons[0].rules[1].alert``.
 
     A key that is no plain word is not shown, because it may be a secret.
     """
@@ -83,24 +83,24 @@ def dotted_path(path: KeyPath) -> str:
 
 
 def nearest_word(word: object, words: Iterable[str]) -> str | None:
-    """The word of ``words`` that is most similar. None if no word is similar."""
+    """Return the word of ``words`` that is most similar. None if no word is similar."""
     close = difflib.get_close_matches(str(word).lower(), list(words), n=1, cutoff=0.6)
     return close[0] if close else None
 
 
 def write_suggestion(word: object, words: Iterable[str]) -> str:
-    """The text ``; did you mean "x"?`` if one of ``words`` is similar, else empty text."""
+    """Return the text ``; did you mean "x"?`` if one of ``words`` is similar, else empty text."""
     nearest = nearest_word(word, words)
     return f'; did you mean "{nearest}"?' if nearest else ""
 
 
 def problems_within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
-    """The problems of a part of the document. Their paths begin with the path of the part."""
+    """Yield the problems of a part of the document. Their paths begin with the path of the part."""
     return (replace(each, path=(*path, *each.path)) for each in problems)
 
 
 def find_duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
-    """A problem for each entry that has the name of an earlier entry."""
+    """Yield a problem for each entry that has the name of an earlier entry."""
     seen: set[Hashable] = set()
     for path, name in named:
         if name is not None and name in seen:
@@ -138,7 +138,7 @@ def with_key_paths(entries: Mapping[str, Any], original: Mapping[str, Any]) -> M
 
 
 def _place(value: Any, path: KeyPath) -> Any:  # noqa: ANN401 - YAML
-    """The value, in which each mapping has its key path."""
+    """Return the value, in which each mapping has its key path."""
     if isinstance(value, Mapping):
         value = PlacedMapping({key: _place(part, (*path, key)) for key, part in value.items()})
         value.path = path
@@ -165,7 +165,7 @@ class Problems:
 def validate_options(
     model: type[_ModelT], data: PlacedMapping, texts: Mapping[KeyPath, str], base_dir: str
 ) -> tuple[_ModelT | None, list[Problem]]:
-    """The options in the document, and all problems. Invalid parts of the options are None.
+    """Return the options in the document, and all problems. Invalid parts of the options are None.
 
     ``texts`` has the text in the file of each value that YAML reads as a number or boolean. If the
     field needs text, this text is used, as in ``name: 2024`` or ``token: ${DIGITS}``. Values of
@@ -224,7 +224,7 @@ def _errors_by_path(errors: Iterable[_Error], data: object) -> dict[KeyPath, lis
 
 
 def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
-    """The key path for pydantic's location. Names of union members in it are left out."""
+    """Return the key path for pydantic's location. Names of union members in it are left out."""
     path: KeyPath = ()
     for step in error["loc"]:
         key = step

@@ -15,7 +15,7 @@ _LARGEST_SECRET_FILE = 1 << 16
 
 
 def is_secret(annotation: object) -> bool:
-    """Whether a field of this type is a secret. ``name_file`` can replace such a field."""
+    """Return whether a field of this type is a secret. ``name_file`` can replace such a field."""
     wraps = get_origin(annotation) in {Annotated, Union, UnionType}
     return annotation is SecretStr or (
         wraps and any(is_secret(part) for part in get_args(annotation))
@@ -88,7 +88,7 @@ def _read_secret(path: object, base: str | None) -> str | Unusable:
 
 
 def expand_home(text: str) -> Path:
-    """The path with the home directory that ``~`` means. ValueError if there is none."""
+    """Return the path with the home directory that ``~`` means. ValueError if there is none."""
     try:
         return Path(text).expanduser()
     except RuntimeError:

@@ -302,6 +302,7 @@ def rank_shared(alignment: Alignment) -> Shared:
     ours = np.cumsum(is_common, axis=0, dtype=np.int32)
     theirs_by_rank = np.cumsum(alignment.candidate_positions < k, axis=0, dtype=np.int32)
     places = np.minimum(alignment.positions, k - 1).astype(np.intp)
+    # The value in the candidate's list at the place of each item of the baseline's list.
     theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
     return Shared(
         is_common=is_common,

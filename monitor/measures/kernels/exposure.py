@@ -3,7 +3,7 @@
 import numpy as np
 
 from monitor.measures.kernels.alignment import blocks
-from monitor.measures.kernels.item_codes import DENSE_FACTOR
+from monitor.measures.kernels.item_codes import DENSE_FACTOR, count_codes
 from monitor.model.arrays import Codes, Floats, Integers, Rows
 from monitor.model.rankings import PairBatch
 
@@ -24,11 +24,10 @@ def count_items(
     if items >= DENSE_FACTOR * len(rows) * codes.shape[1]:
         values, times = np.unique(codes[rows], return_counts=True)
         return values[values >= 0], times[values >= 0]
-    total = np.zeros(items + 1, dtype=np.int64)
+    counts = np.zeros(items, dtype=np.int64)
     step = max(1, _COUNTED_CELLS // max(1, codes.shape[1]))
     for low in range(0, len(rows), step):
-        total += np.bincount(codes[rows[low : low + step]].ravel() + 1, minlength=items + 1)
-    counts = total[1:]
+        counts += count_codes(codes[rows[low : low + step]], items)
     listed = np.flatnonzero(counts)
     return listed, counts[listed]
 
@@ -139,11 +138,10 @@ def largest_jump(before: Codes, now: Codes, items: int) -> int:
     """
     largest = 0.0
     for depth in (before.shape[1], 1):
-        a, b = (
-            np.bincount(codes[:, :depth].ravel() + 1, minlength=items + 1)[1:]
-            for codes in (before, now)
-        )
-        largest = max(largest, float(weigh_changes(a, b).max(initial=0.0)))
+        count_before = count_codes(before[:, :depth], items)
+        count_now = count_codes(now[:, :depth], items)
+        changes = weigh_changes(count_before, count_now)
+        largest = max(largest, float(changes.max(initial=0.0)))
     return round(largest)
 
 

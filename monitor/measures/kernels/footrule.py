@@ -156,6 +156,7 @@ def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
     ours = sum_ahead(weights)
     theirs_by_rank = sum_ahead(by_candidate_rank(alignment, weights))
     places = np.minimum(alignment.positions, alignment.k - 1).astype(np.intp)
+    # The value in the candidate's list at the place of each item of the baseline's list.
     theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
     distance = sum_ranks(weights * np.abs(ours - theirs))
     # The maximum is explained in `element_weighted_footrule_normalized`.

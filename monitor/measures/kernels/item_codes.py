@@ -46,6 +46,16 @@ def index_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]
     return compact_codes(baseline, candidate)
 
 
+def count_codes(codes: Codes, items: int) -> Integers:
+    """Return how often each code from 0 to ``items`` - 1 occurs, (items,). Padding is not counted.
+
+    ``codes`` may have any shape.
+    """
+    # `bincount` accepts no negative values, so each code is counted at the index code + 1. The
+    # count of the padding, which has the code -1, is at index 0 and is dropped.
+    return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
+
+
 def distinct_items(*parts: Integers) -> Codes:
     """The distinct codes of all parts in ascending order, without padding.
 

@@ -57,6 +57,7 @@ def best_of_each(rows: Integers, items: Integers, grades: Floats) -> Rows:
     order = np.lexsort((-grades, items, rows))
     row = rows[order]
     item = items[order]
+    # Equal items of a row are neighbours here, and the first one has the highest grade.
     is_first = np.ones(len(order), dtype=np.bool_)
     is_first[1:] = (row[1:] != row[:-1]) | (item[1:] != item[:-1])
     return order[is_first]

@@ -153,6 +153,7 @@ def find_first_places(rows: Integers) -> Flags:
     """Marks the places of padded rows (n, k) that have the first occurrence of an item."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
+    # In ``ordered``, equal items are neighbours, and the one with the first place comes first.
     is_first: Flags = rows != PAD
     is_new = np.ones(rows.shape, dtype=np.bool_)
     np.put_along_axis(is_new, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)

@@ -206,6 +206,7 @@ def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> 
 
     ``tied`` marks each item whose score equals that of the item before it.
     """
+    # The first item of a tied group is not marked, but the item after it is.
     cells = np.flatnonzero(tied | np.append(tied[1:], False))
     groups = np.cumsum(~tied)[cells]
     distinct = np.unique(codes[cells])

@@ -193,7 +193,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
 
 
 def _write_title(message: Message, leads: Sequence[Transition], named: Transition | None) -> str:
-    """A title such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``.
+    """Return a title such as ``SimilarityLow firing on home-feed (country=UK): ...; 3 resolved``.
 
     If ``named`` is not None, it begins with the name of this alert.
     """
@@ -228,7 +228,7 @@ def _write_title(message: Message, leads: Sequence[Transition], named: Transitio
 def _lasting_fault(
     message: Message, leads: Sequence[Transition], finding: Finding | None
 ) -> Transition | None:
-    """An alert that began earlier, still fires, and reports the fault of the run.
+    """Return an alert that began earlier, still fires, and reports the fault of the run.
 
     None if one of the leading changes reports the fault, or if nothing begins.
     """
@@ -293,7 +293,7 @@ def _write_situation(
 
 
 def _segments_in(changes: Sequence[Transition]) -> str:
-    """The segments of the changes. Empty if one change is about all users."""
+    """Return the segments of the changes. Empty if one change is about all users."""
     if any(change.segment == ALL for change in changes):
         return ""
     return _write_extent(changes)
@@ -365,7 +365,7 @@ def _bound_lines(lines: Iterable[str], limit: int) -> tuple[str, ...]:
 
 
 def _count_alerts(changes: Iterable[Transition]) -> str:
-    """A text such as ``SimilarityLow, TailDrop (all users); MissingLists (country=UK)``.
+    """Return a text such as ``SimilarityLow, TailDrop (all users); MissingLists (country=UK)``.
 
     Alerts of the same segments are named together. The alerts with the largest number of segments
     come first.
@@ -386,7 +386,7 @@ def _and_others(alerts: int) -> str:
 
 
 def _still_firing(message: Message) -> tuple[Transition, ...]:
-    """The firing alerts that are not among the changes. There are none in a repetition."""
+    """Return the firing alerts that are not among the changes. There are none in a repetition."""
     named = {change.dedup_key for change in message.changes or message.firing}
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
@@ -485,7 +485,7 @@ def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool
 
 
 def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
-    """A sentence on the cause that an earlier run of the incident found.
+    """Return a sentence on the cause that an earlier run of the incident found.
 
     If no run found a cause, the sentence says why the first alert of the incident began. The first
     message of an incident has no such sentence, and neither has a message without a start.
@@ -505,7 +505,7 @@ def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
 
 
 def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """The parts of the drop, each with its share of the drop.
+    """Return the parts of the drop, each with its share of the drop.
 
     Empty for a rise, or if the finding explains no drop. If parts cancel each other out, amounts
     are given instead of shares.
@@ -553,7 +553,7 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
 
 
 def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
-    """The lists of at most two users, as examples."""
+    """Return the lists of at most two users, as examples."""
     explanation, examples = briefing.explanation, briefing.examples
     titles: dict[str, str] = {}
     heads = ("baseline", "candidate")

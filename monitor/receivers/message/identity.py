@@ -19,7 +19,7 @@ _REMEMBERED_MESSAGES = 256  # messages
 
 
 def alert_labels(transition: Transition) -> dict[str, str]:
-    """The labels that identify the alert. They do not change while the rule exists."""
+    """Return the labels that identify the alert. They do not change while the rule exists."""
     labels = {_label_name(name): value for name, value in sorted(transition.labels.items())}
     labels |= {
         "alertname": transition.alert,
@@ -33,7 +33,7 @@ def alert_labels(transition: Transition) -> dict[str, str]:
 
 
 def alert_annotations(transition: Transition, briefing: Briefing | None = None) -> dict[str, str]:
-    """The annotations of one change of the alert. Empty annotations are left out.
+    """Return the annotations of one change of the alert. Empty annotations are left out.
 
     ``briefing`` is on the run in which the alert began.
     """
@@ -65,7 +65,7 @@ def summary_of(transition: Transition) -> str:
 
 
 def description_of(transition: Transition, briefing: Briefing) -> str:
-    """A few lines with the reason, the cause, the time, and commands that show more."""
+    """Return a few lines with the reason, the cause, the time, and commands that show more."""
     lines = [clean(transition.reason)]
     if transition.explanation is not None:
         lines.append(f"Why: {clean(transition.explanation)}")
@@ -84,7 +84,7 @@ def description_of(transition: Transition, briefing: Briefing) -> str:
 
 
 def since_label(transition: Transition) -> str:
-    """The words that messages show before the instant `Transition.since`."""
+    """Return the words that messages show before the instant `Transition.since`."""
     if transition.is_stale_start:
         return "no good run since"
     return "in breach since" if transition.is_start else "had been firing since"
@@ -98,7 +98,7 @@ def started_at(transition: Transition) -> datetime:
 
 
 def label_fingerprint(labels: Mapping[str, str]) -> str:
-    """A hash of a set of labels, as 16 hexadecimal digits."""
+    """Return a hash of a set of labels, as 16 hexadecimal digits."""
     pairs = json.dumps(sorted(labels.items())).encode()
     return hashlib.sha256(pairs).hexdigest()[:16]
 
@@ -122,7 +122,7 @@ class DeliveredRecipients:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, recipients: Sequence[str]) -> tuple[str, ...]:
-        """The recipients that have not got the message yet.
+        """Return the recipients that have not got the message yet.
 
         If all of them have got it, this returns all of them, because the message is then sent
         again.

@@ -8,7 +8,7 @@ _WIDEST_ITEM = 34
 
 
 def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
-    """The content as text. Empty parts are left out. What a reader needs first comes first.
+    """Return the content as text. Empty parts are left out. What a reader needs first comes first.
 
     ``has_title`` is false if the receiver shows the title in another place.
     """

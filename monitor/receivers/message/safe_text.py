@@ -30,7 +30,7 @@ _LONGEST_CAUSE = 300
 
 
 def page_url(transition: Transition, external_url: str) -> str:
-    """The URL of the run's page on this daemon.
+    """Return the URL of the run's page on this daemon.
 
     For a change without a run, or on a condition, this is the URL of the comparison's page. If the
     comparison does not exist any more, it is the URL of the first page.
@@ -40,7 +40,7 @@ def page_url(transition: Transition, external_url: str) -> str:
 
 
 def _page_link(transition: Transition, external_url: str) -> tuple[str, str]:
-    """The name and the URL of the page that `page_url` describes."""
+    """Return the name and the URL of the page that `page_url` describes."""
     if transition.removed is Removed.COMPARISON or transition.is_about_rankwatch:
         return "rankwatch", external_url
     page = f"{external_url.rstrip('/')}/c/{quote(clean(transition.comparison, 200), safe='')}"
@@ -51,7 +51,7 @@ def _page_link(transition: Transition, external_url: str) -> tuple[str, str]:
 
 
 def clean(text: str, limit: int = MAX_LINE) -> str:
-    """The text as one line of at most ``limit`` characters.
+    """Return the text as one line of at most ``limit`` characters.
 
     If the text is longer, it is cut and gets a mark at the end. Blanks replace unprintable
     characters and characters that change the writing direction.
@@ -86,7 +86,7 @@ def cause_of(start: Transition) -> str:
 
 
 def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:
-    """The links to the page of the change, and to the runbook if it has a web address."""
+    """Return the links to the page of the change, and to the runbook if it has a web address."""
     name, page = _page_link(change, external_url)
     if len(page) > LONGEST_LINK:
         name, page = "rankwatch", external_url
@@ -103,7 +103,7 @@ def commands_of(
     interval: timedelta | None = None,
     accept_since: datetime | None = None,
 ) -> tuple[str, ...]:
-    """The commands for on-call: show the run, acknowledge, silence, accept, list all runs.
+    """Return the commands for on-call: show the run, acknowledge, silence, accept, list all runs.
 
     ``segments`` and ``alerts`` are those of the incident (default: those of the change). If the
     change has no run, the first command shows the newest run. If the alert has ended, there are no

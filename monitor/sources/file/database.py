@@ -169,7 +169,7 @@ class FileView:
         return {name: self.values(name, self._empty[name]) for name in columns}
 
     def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
-        """The values in a column of the view. The texts of JSON lines are parsed."""
+        """Return the values in a column of the view. The texts of JSON lines are parsed."""
         if name in self._halves:
             # A 16-bit float can represent fewer whole numbers than a 32-bit float, so the checks of
             # ids need the type of the file.
@@ -180,14 +180,14 @@ class FileView:
         return parse_column(column.to_pylist())
 
     def is_list(self, column: str) -> bool:
-        """Whether the type of a column is a list.
+        """Return whether the type of a column is a list.
 
         A text that contains a list is not of this type.
         """
         return is_list(self._empty[column].type)
 
     def ids(self, column: str, forms: Forms = None) -> str:
-        """The SQL expression for the ids in a column as text, rewritten by ``forms``.
+        """Return the SQL expression for the ids in a column as text, rewritten by ``forms``.
 
         It is null if a value is no id. Raises SourceError if values of the column's type cannot be
         ids.
@@ -229,7 +229,7 @@ class FileView:
     def count(
         self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]], more: Sequence[str] = ()
     ) -> tuple[tuple[Unreadable, ...], list[Any]]:
-        """The results of `count_unreadable` and of further SQL aggregates, by one query."""
+        """Return the results of `count_unreadable` and of further SQL aggregates, by one query."""
         filters = [f"count(*) FILTER (WHERE {condition})" for _, _, condition in checks]
         query = f"SELECT {', '.join(['count(*)', *filters, *more])} FROM {rows}"
         ((total, *counts),) = self._database.execute(query).fetchall()
@@ -244,7 +244,7 @@ class FileView:
         return tuple(unreadable), counts[len(checks) :]
 
     def label(self, column: str) -> str:
-        """The SQL expression for the segment values in a column.
+        """Return the SQL expression for the segment values in a column.
 
         It is null for text that cannot be a segment value. Lists and objects of JSON lines are null
         too.
@@ -259,13 +259,13 @@ class FileView:
         return name
 
     def raw_text(self, column: str) -> str:
-        """The SQL expression for all values in a column as text."""
+        """Return the SQL expression for all values in a column as text."""
         if self.is_json:
             return f"({sql_name(column)} ->> '$')"
         return f"CAST({sql_name(column)} AS VARCHAR)"
 
     def item(self, column: str) -> str:
-        """The SQL expression for the ids in a column. It is null if a text is too long."""
+        """Return the SQL expression for the ids in a column. It is null if a text is too long."""
         name = sql_name(column)
         if not self.is_json and is_text(self._empty[column].type):
             return _short_text(name)
@@ -358,13 +358,13 @@ class FileView:
         execute("DROP TABLE last_rows")
 
     def _instant(self, column: str) -> str:
-        """The SQL expression for the times in a column, in microseconds since 1970."""
+        """Return the SQL expression for the times in a column, in microseconds since 1970."""
         if str(self._types[column]) in _INSTANTS:
             return f"epoch_us({sql_name(column)})"
         return _instant_sql(self.raw_text(column))
 
     def time_sql(self, instant: str | None, served: ServedOptions, slot: datetime) -> str:
-        """The SQL condition for a time in the period. None is the time of the row."""
+        """Return the SQL condition for a time in the period. None is the time of the row."""
         instant = instant or self._instant(served.time)
         start, end = served.period(slot)
         condition = f"{instant} <= {_microseconds(end)}"
@@ -425,12 +425,12 @@ def _describe_newest(last_at: int | None) -> str:
 
 
 def _microseconds(instant: datetime) -> int:
-    """The number of microseconds since 1970."""
+    """Return the number of microseconds since 1970."""
     return (instant - _UNIX_EPOCH) // _MICROSECOND
 
 
 def _short_text(value: str) -> str:
-    """The SQL expression for the text. It is null if the text is too long for any id.
+    """Return the SQL expression for the text. It is null if the text is too long for any id.
 
     A character of an id takes at most 12 bytes in JSON.
     """
@@ -443,7 +443,7 @@ def _is_plain(value: str) -> str:
 
 
 def _instant_sql(text: str) -> str:
-    """The SQL expression that converts a text to microseconds since 1970.
+    """Return the SQL expression that converts a text to microseconds since 1970.
 
     The text is a time in ISO 8601 or a number. The size of the number decides its unit. The
     expression is null for any other text.

@@ -92,7 +92,7 @@ def _read_head(files: FileSet, path: str) -> bytes:
 
 
 def utf16_fault(head: bytes, path: str) -> str | None:
-    """The problem of a file that begins with the mark of UTF-16. None for other files."""
+    """Return the problem of a file that begins with the mark of UTF-16. None for other files."""
     if head.startswith(_UTF16):
         return f"{path} is written in UTF-16: write the file as UTF-8"
     return None

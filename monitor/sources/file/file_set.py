@@ -62,7 +62,7 @@ class FileSet:
     originals: Mapping[str, str] = field(default_factory=dict)
 
     def name_of(self, path: str) -> str:
-        """The path of one of the files in messages. A copy has the name of its original."""
+        """Return the path of one of the files in messages. A copy has the name of its original."""
         return self.originals.get(path, path)
 
     def open(self, path: str) -> IO[bytes]:
@@ -73,7 +73,7 @@ class FileSet:
         return opened
 
     def is_changed(self) -> bool:
-        """Whether a file was replaced, deleted or added."""
+        """Return whether a file was replaced, deleted or added."""
         try:
             now = self.find()
         except SourceError:
@@ -100,7 +100,7 @@ def end_of_period(options: FileOptions, slot: datetime) -> datetime:
 
 
 def find_files(options: FileOptions, slot: datetime) -> FileSet:
-    """The slot's files, ordered by path. Raises MissingTableError if there is no file."""
+    """Return the slot's files, ordered by path. Raises MissingTableError if there is no file."""
     slot = end_of_period(options, slot)
     where = fill_slot(options.path, slot)
 
@@ -169,7 +169,7 @@ def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
 
 
 def _find_again(files: FileSet) -> FileSet:
-    """The files without those that were added. The signature of a deleted file is None."""
+    """Return the files without those that were added. The signature of a deleted file is None."""
     now = files.find()
     signatures = dict(zip(now.paths, now.signatures, strict=True))
     return replace(
@@ -215,7 +215,7 @@ def _is_part(path: str, options: FileOptions) -> bool:
 
 
 def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
-    """The signature of each file, by path."""
+    """Return the signature of each file, by path."""
     path = Path(where).absolute()
     folder = path.parent
     if has_magic(str(path)) and not path.exists():
@@ -276,7 +276,7 @@ def _is_hidden(path: PurePosixPath | Path, folder: PurePosixPath | Path) -> bool
 
 
 def _in_store(where: str) -> tuple[dict[str, object], Any]:
-    """The signature of each file by path, and the file system."""
+    """Return the signature of each file by path, and the file system."""
     scheme = where.partition("://")[0]
     try:
         import fsspec  # noqa: PLC0415 - an extra
@@ -308,7 +308,7 @@ def _signature(info: dict[str, Any]) -> object:
 
 
 def _suffix(path: str) -> str:
-    """The last suffix before `.gz`, in lower case. It is empty if there is no suffix."""
+    """Return the last suffix before `.gz`, in lower case. It is empty if there is no suffix."""
     name = PurePosixPath(path).name.lower().removesuffix(".gz")
     return PurePosixPath(name).suffix
 

@@ -27,14 +27,14 @@ _MOST_COLUMNS = 4000
 
 
 def sql_name(name: str) -> str:
-    """The name of a column, quoted for SQL."""
+    """Return the name of a column, quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def select_rows(
     database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]
 ) -> tuple[str, set[str]]:
-    """The query for these columns, and the names of those that contain 16-bit floats.
+    """Return the query for these columns, and the names of those that contain 16-bit floats.
 
     Raises SourceError if a file cannot be read or lacks one of the columns.
     """
@@ -79,7 +79,7 @@ def _select_parquet(files: FileSet, columns: Sequence[str]) -> tuple[str, set[st
 
 
 def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:
-    """The rows, with UUIDs and lists of UUIDs converted to text."""
+    """Return the rows, with UUIDs and lists of UUIDs converted to text."""
     table = database.sql(f"SELECT * FROM ({rows}) LIMIT 0")
     texts = {"UUID": "VARCHAR", "UUID[]": "VARCHAR[]"}
     casts = []
@@ -95,7 +95,7 @@ _NULLS = "nulls"
 
 
 def _family_of_type(kind: pa.DataType) -> str:
-    """The family of a type.
+    """Return the family of a type.
 
     If a column has the same family in all parts, reading the parts together changes no id.
     """
@@ -175,7 +175,7 @@ def _require_known_header(columns: Sequence[str], names: Sequence[str], path: st
 
 
 def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
-    """The names in a file's first line, and the file's line end as an escape.
+    """Return the names in a file's first line, and the file's line end as an escape.
 
     DuckDB could find both too, but it would use unlimited memory.
     """

@@ -161,7 +161,7 @@ class _JoinedAnswers:
         self._deadline = deadline
 
     def batches(self, size: int) -> Iterator[UserBatch]:
-        """All users in batches of this size. Users with several rows in a file come last.
+        """Yield all users in batches of this size. Users with several rows in a file come last.
 
         Raises UnreadableError if too many rows of an arm's file are unreadable.
         """
@@ -205,7 +205,7 @@ class _JoinedAnswers:
                     yield self._batch(part, pulls, arm), pulls
 
     def _divide(self, record: pa.RecordBatch) -> Iterator[tuple[Arm | None, pa.RecordBatch]]:
-        """The users of each arm, if each user is served by one arm only."""
+        """Yield the users of each arm, if each user is served by one arm only."""
         if ARM_COLUMN not in self._users.columns:
             yield None, record
             return
@@ -232,7 +232,7 @@ class _JoinedAnswers:
             yield pa.concat_batches(waiting)
 
     def _shares_rows(self, lists: ListView) -> bool:
-        """Whether each row has a user and this user's list, so that no join is needed."""
+        """Return whether each row has a user and this user's list, so that no join is needed."""
         return self._users.read == lists.read and self._users.is_distinct and not lists.is_long
 
     def _find_repeated(self, unreadable: Mapping[str, list[Unreadable]]) -> bool:

@@ -44,12 +44,12 @@ _CACHED_USERS = 100_000  # the largest number of users that are cached
 
 
 def rows_read(files: FileSet, options: FileSourceOptions | FileUsersOptions) -> tuple[object, ...]:
-    """A key that is equal for two readers if they read the same rows and the same users."""
+    """Return a key that is equal for two readers if they read the same rows and the same users."""
     return files.paths, options.user, options.user_ids, options.served
 
 
 def needs_order(options: FileSourceOptions | FileUsersOptions) -> bool:
-    """Whether the places of the rows matter, as in a log."""
+    """Return whether the places of the rows matter, as in a log."""
     return options.served is not None or bool(getattr(options, "in_order", None))
 
 
@@ -118,7 +118,7 @@ class ListView:
         return self.file.unreadable
 
     def taken(self, column: str) -> str:
-        """The SQL expression for any column except the column of users."""
+        """Return the SQL expression for any column except the column of users."""
         options = self.options
         file = self.file
         value = sql_name(column)
@@ -149,7 +149,7 @@ class ListView:
         return max(256, min(8192, _BATCH_ITEMS // self._k))
 
     def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
-        """The lists in a batch of the join, which has one row for each user."""
+        """Return the lists in a batch of the join, which has one row for each user."""
         has_list = record[f"{prefix}{KEY}"]
         users = record[KEY]
         columns = {name: record[f"{prefix}{name}"] for name in self.names}
@@ -164,7 +164,7 @@ class ListView:
         return self._pull(spelled, index_users(record[KEY]), [self._batch(users, columns)])
 
     def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
-        """The lists of these users. Also counts all rows without a user."""
+        """Return the lists of these users. Also counts all rows without a user."""
         # The key null selects the rows without a user.
         pull = self.pull_rows([*users, None], users, deadline, max_bytes)
         unreadable = list(self.unreadable)
@@ -181,14 +181,14 @@ class ListView:
         max_bytes: int | None = None,
         arm: Arm | None = None,
     ) -> Pull:
-        """The lists of these users, from all rows of the arm that have one of the keys."""
+        """Return the lists of these users, from all rows of the arm that have one of the keys."""
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
         pull = self._pull(self.options, users, self._wanted(deadline, arm), max_bytes)
         self._database.unregister("wanted")
         return pull
 
     def count_unreadable(self) -> tuple[Unreadable, ...]:
-        """The number of rows without a user."""
+        """Return the number of rows without a user."""
         user = self.options.user
         checks = [(user, ColumnKind.IDS, f"{self.file.ids(user)} IS NULL")]
         return self.file.count_unreadable(self.file.name, checks)
@@ -300,7 +300,7 @@ class UserView:
             ((self.count,),) = database.execute(f"SELECT count(*) FROM {self.name}").fetchall()
 
     def read_segments(self, most: int) -> dict[str, SegmentValues]:
-        """The most frequent values of each column of segments, at most ``most`` values."""
+        """Return the most frequent values of each column of segments, at most ``most`` values."""
         segments = {}
         for column, name in self._segments.items():
             ranked = self._database.sql(
@@ -328,7 +328,7 @@ class FileLists:
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
-        """The lists of the requested users."""
+        """Return the lists of the requested users."""
         deadline = Deadline.after(request.timeout_s)
         return read_files(self._options, request.slot, partial(self._pull, request, deadline))
 
@@ -354,7 +354,7 @@ class FileUsers:
         self._cached: tuple[tuple[object, ...], UserTable] | None = None
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users of the files, with these columns as segments.
+        """Return all users of the files, with these columns as segments.
 
         Small files are read again only if they changed.
         """
@@ -380,7 +380,7 @@ class FileUsers:
         return table
 
     def assigned(self, slot: datetime) -> AssignedUsers:
-        """The users that were assigned to the arms.
+        """Return the users that were assigned to the arms.
 
         Raises SourceError if the files cannot be read, or if an arm has no user.
         """
@@ -423,7 +423,7 @@ class FileTable(Table):
         self.max_bytes = options.max_bytes
 
     def where(self, slot: datetime) -> str:
-        """The path of the slot's files."""
+        """Return the path of the slot's files."""
         return fill_slot(self._options.path, slot)
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
@@ -444,7 +444,7 @@ class FileOutcomes(FileTable):
     """
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
-        """The rows of the log's period, and how often each of them occurs.
+        """Yield the rows of the log's period, and how often each of them occurs.
 
         Raises SourceError if the files cannot be read.
         """

@@ -113,7 +113,7 @@ class RedisSource:
         self._scores = make_finder(options.scores) if isinstance(options.scores, str) else None
 
     def pull(self, request: PullRequest) -> Pull:
-        """The lists of the requested users."""
+        """Return the lists of the requested users."""
         users = request.users.tolist()
         options = self._options
         lists = ListCollector(

@@ -136,7 +136,7 @@ def open_table(
     options: SparkOptions,
     slot: datetime,
 ) -> tuple[DataFrame, str]:
-    """The slot's table, and its name in errors. Raises SourceError if it does not exist."""
+    """Return the slot's table, and its name in errors. Raises SourceError if it does not exist."""
     where = fill_slot(options.table or options.path or "", slot)
     try:
         if options.table:
@@ -163,7 +163,7 @@ def open_table(
 
 
 def column_of(name: str) -> Column:
-    """The column of this name. The name may have dots."""
+    """Return the column of this name. The name may have dots."""
     return functions.col("`" + name.replace("`", "``") + "`")
 
 

@@ -138,7 +138,7 @@ class _MeasuredThere:
         self._request = request
 
     def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
-        """The measured parts of all users, in partitions of about this size.
+        """Yield the measured parts of all users, in partitions of about this size.
 
         Raises UnreadableError if too many rows of an arm's table are unreadable.
         """
@@ -206,7 +206,7 @@ class _Table:
         self.empty: pa.Table = self.frame.select(*map(spark.column_of, columns)).limit(0).toArrow()
 
     def key(self, name: str) -> spark.Column:
-        """A column of users as text. It is null if a row has no user.
+        """Return a column of users as text. It is null if a row has no user.
 
         Raises SourceError if values of the column's type cannot be users.
         """
@@ -232,7 +232,7 @@ class _Table:
         return tuple(unreadable)
 
     def label(self, name: str) -> spark.Column:
-        """A column of segment values. Text that cannot be a segment value is null."""
+        """Return a column of segment values. Text that cannot be a segment value is null."""
         column = spark.column_of(name)
         if self._kinds[name] != "string":
             return column
@@ -334,7 +334,7 @@ class _Lists(_Table):
 
 
 def _cut_lists(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:
-    """The columns of items and scores, cut to k items.
+    """Return the columns of items and scores, cut to k items.
 
     If a list has more or fewer scores than items, the scores become null, and the list is reported.
     """

@@ -34,7 +34,7 @@ class UnreadableLists(dict[str, tuple[Unreadable, ...]]):
         self[name] = add_up([*self.get(name, ()), *parts])
 
     def pack(self) -> str:
-        """All counts as JSON."""
+        """Return all counts as JSON."""
         return json.dumps({name: list(map(asdict, parts)) for name, parts in self.items()})
 
     def add_packed(self, packed: str) -> None:
@@ -145,7 +145,7 @@ class MergedPartition:
     measurer: Measurer
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The merged rows. Each has about `MERGED_BYTES`."""
+        """Yield the merged rows. Each has about `MERGED_BYTES`."""
         count = 0
         parts: list[bytes] = []
         unreadable = UnreadableLists()

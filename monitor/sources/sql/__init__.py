@@ -47,7 +47,7 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 
 
 def is_file(database: str | None) -> bool:
-    """Whether the database in an SQLite URL is a file, and not in memory."""
+    """Return whether the database in an SQLite URL is a file, and not in memory."""
     return bool(database) and not str(database).startswith((":memory:", "file:"))
 
 

@@ -53,7 +53,7 @@ class ReadOnlyDatabase:
         columns: Sequence[str],
         deadline: Deadline,
     ) -> Iterator[TableBatch]:
-        """The rows for each set of parameters, in a read-only transaction.
+        """Yield the rows for each set of parameters, in a read-only transaction.
 
         Raises:
             OverdueError: The deadline passed.
@@ -108,7 +108,7 @@ class ReadOnlyDatabase:
         return roots
 
     def _fetch(self, result: sa.Result[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
-        """The rows in parts. The size of a part in memory is limited."""
+        """Yield the rows in parts. The size of a part in memory is limited."""
         size = 1  # small, because the length of the values is not known yet
         while rows := result.fetchmany(size):
             longest = max(map(_longest, zip(*rows, strict=True)))
@@ -159,13 +159,13 @@ def _longest(values: Sequence[Any]) -> int:
 
 
 def _take_fields(values: Sequence[object], name: str, root: str) -> Sequence[object]:
-    """The values of a column, or of a field of its objects if the name has dots."""
+    """Return the values of a column, or of a field of its objects if the name has dots."""
     fields = name.removeprefix(root).split(".")[1:]
     return [_take_field(value, fields) for value in values] if fields else values
 
 
 def _take_field(value: object, fields: Sequence[str]) -> object:
-    """The field of an object, or of each object in a list.
+    """Return the field of an object, or of each object in a list.
 
     Text is read as JSON. The result is None if there is no such field.
     """
@@ -179,7 +179,7 @@ def _take_field(value: object, fields: Sequence[str]) -> object:
 
 
 def table_of(name: str, columns: Sequence[str] = ()) -> sa.TableClause:
-    """The table of this name, which may begin with a schema."""
+    """Return the table of this name, which may begin with a schema."""
     schema, _, table = name.rpartition(".")
     return sa.table(table, *map(sa.column, columns), schema=schema or None)
 

@@ -41,7 +41,7 @@ class SelectStatement:
     problem: str | None = None
 
     def statement(self) -> sa.TextClause:
-        """The statement with the types of the names that it binds."""
+        """Return the statement with the types of the names that it binds."""
         # The database itself finds the type of a value, but not the type of an array.
         kind = sa.ARRAY(sa.Text()) if self.is_array else sa.types.NullType()
         parameters: dict[str, sa.BindParameter[Any]] = {
@@ -54,7 +54,7 @@ class SelectStatement:
 
 @lru_cache(maxsize=256)
 def parse_query(query: str, dialect: str) -> SelectStatement:
-    """The query for this dialect of SQLAlchemy.
+    """Return the query for this dialect of SQLAlchemy.
 
     ``user IN :users`` and ``user = ANY(:users)`` become lists of values. The first form may have
     parentheses. In PostgreSQL, ``:users`` may also be an array. It is an array in a function such
@@ -91,7 +91,7 @@ def parse_query(query: str, dialect: str) -> SelectStatement:
 
 
 def _only_code(query: str, dialect: str) -> str:
-    """The query, with comments and strings overwritten. It has the same length.
+    """Return the query, with comments and strings overwritten. It has the same length.
 
     Comments become blanks, and strings become quotes.
     """
@@ -106,7 +106,7 @@ def _only_code(query: str, dialect: str) -> str:
 
 
 def _list_place(code: str, start: int, stop: int) -> tuple[int, int] | None:
-    """The place to replace by ``IN :users``. None if the name does not follow IN or = ANY.
+    """Return the place to replace by ``IN :users``. None if the name does not follow IN or = ANY.
 
     The place includes parentheses.
     """
@@ -128,5 +128,5 @@ def _is_array(code: str, start: int, stop: int) -> bool:
 
 
 def _literal(code: str) -> str:
-    """The code with escaped colons. SQLAlchemy finds no names in it."""
+    """Return the code with escaped colons. SQLAlchemy finds no names in it."""
     return re.sub(r"\\?:", r"\\:", code)

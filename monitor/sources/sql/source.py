@@ -65,7 +65,7 @@ def _newest_rows(
     *,
     has_users_only: bool,
 ) -> sa.Executable:
-    """The rows of each user's newest list of the slot.
+    """Return the rows of each user's newest list of the slot.
 
     If two lists of a user have the same time, the list with the greater request id is selected. If
     only users are read, the result has each user and arm once.
@@ -114,7 +114,7 @@ def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
 
 
 def _arm_of_row(arms: ArmColumn) -> sa.ColumnElement[Any]:
-    """The arm of a row."""
+    """Return the arm of a row."""
     column: sa.ColumnElement[Any] = sa.column(arms.name)
     cases = []
     for arm, value in arms.value_of.items():
@@ -123,12 +123,12 @@ def _arm_of_row(arms: ArmColumn) -> sa.ColumnElement[Any]:
 
 
 def _untyped(value: str) -> sa.BindParameter[Any]:
-    """A value without a type. The database uses the type of the column."""
+    """Return a value without a type. The database uses the type of the column."""
     return sa.literal(value, type_=sa.types.NullType())
 
 
 def _instant_of_row(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
-    """The time of a row.
+    """Return the time of a row.
 
     SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit. The
     result is a Julian day then, because SQLite computes it in a quarter of the time of a text.
@@ -156,7 +156,7 @@ def _instant_of_row(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any
 
 
 def _bind_instant(instant: datetime, dialect: str) -> sa.ColumnElement[Any]:
-    """A time, in the form of `_instant_of_row`."""
+    """Return a time, in the form of `_instant_of_row`."""
     # PostgreSQL ignores the time zone if the column has none.
     zone = "+00" if dialect == "postgresql" else ""
     text = _untyped(f"{instant:%Y-%m-%d %H:%M:%S.%f}{zone}")
@@ -205,7 +205,7 @@ class SqlTable(Table):
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
 
     def where(self, slot: datetime) -> str:  # noqa: ARG002 - the base's signature
-        """The database. It is the same for all slots."""
+        """Return the database. It is the same for all slots."""
         return self._database.where
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
@@ -263,7 +263,7 @@ class SqlUsers(SqlTable):
     """The users in a query or table. Ports: UserSource and AssignmentSource."""
 
     def assigned(self, slot: datetime) -> AssignedUsers:
-        """The users that were assigned to the arms.
+        """Return the users that were assigned to the arms.
 
         Raises SourceError if the rows cannot be read, or if an arm has no user.
         """
@@ -296,7 +296,7 @@ class SqlSource:
         self._late = f"{self._database.where} had not answered when the run's deadline passed"
 
     def pull(self, request: PullRequest) -> Pull:
-        """The lists of the requested users."""
+        """Return the lists of the requested users."""
         # A thread asks, because a thread can be abandoned if DNS or a driver hangs.
         call = BackgroundCall(partial(self._pull, request), name="sql")
         try:

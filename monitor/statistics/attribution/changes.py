@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from monitor.measures.kernels import PAD, blocks
 from monitor.measures.kernels.exposure import weigh_changes
-from monitor.measures.kernels.item_codes import compact_codes
+from monitor.measures.kernels.item_codes import compact_codes, count_codes
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.explanation import Change, ExampleLists, UserGroup
 from monitor.model.immutable import immutable
@@ -63,6 +63,16 @@ class OwnLists:
     former_lengths: Codes
     present: Codes
     present_lengths: Codes
+
+    @classmethod
+    def of_pairs(cls, pairs: PairBatch) -> "OwnLists":
+        """Return the pairs' baseline lists as former lists, and their candidate lists as present."""
+        return cls(
+            former=pairs.baseline,
+            former_lengths=pairs.baseline_lengths,
+            present=pairs.candidate,
+            present_lengths=pairs.candidate_lengths,
+        )
 
     @property
     def kept_share(self) -> Floats:
@@ -175,15 +185,9 @@ def _count_users(former_lists: Codes, present_lists: Codes) -> ItemCounts:
     former, present, items = compact_codes(former_lists, present_lists)
     return ItemCounts(
         items=items,
-        before=_count_items(former, len(items)),
-        now=_count_items(present, len(items)),
+        before=count_codes(former, len(items)),
+        now=count_codes(present, len(items)),
     )
-
-
-def _count_items(codes: Codes, items: int) -> Integers:
-    """Return the number of lists with each item. The codes of items are 0 to ``items`` - 1."""
-    # The padding has the code -1, so it is counted at index 0. This count is dropped.
-    return np.bincount(codes.ravel() + 1, minlength=items + 1)[1:]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from monitor.measures.kernels.item_codes import index_codes
+from monitor.measures.kernels.item_codes import count_codes, index_codes
 from monitor.measures.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Flags, Floats, Rows
 from monitor.model.explanation import DropPart, ExposedItem, MeanDrop, SegmentFall
@@ -139,13 +139,15 @@ def _list_falls(
 ) -> list[SegmentFall]:
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
-    ``added_by_part`` is the result of `_add_by_part`, which explains ``is_scored`` and
-    ``is_in_both`` too.
+    ``added_by_part`` is the result of `_add_by_part`. ``is_scored`` marks the users with a distance
+    now. The mean of now is taken over these users. ``is_in_both`` marks those of them whose change
+    since the earlier run is known. The mean of before is taken over them.
     """
     within = [values for part, values in added_by_part.items() if part is not DropPart.COMPOSITION]
     drop_within = math.fsum(float(values.sum()) for values in within)
     falls = []
     for segment, rows in segments.items():
+        # Users that are only in the earlier run have no row here, so they are not counted.
         share_before = float(is_in_both[rows].sum() / is_in_both.sum())
         fall = SegmentFall(
             segment=segment,
@@ -216,8 +218,8 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     if the users in both have a clearly greater F1. `rows_of_place` reads such a joined name.
     """
     users = len(segments[ALL])
-    # If ``usual`` is too high for most users, the estimate for a segment can exceed the estimate
-    # for all users. So the largest estimate is used.
+    # The estimate for all users is too low if healthy users look hit less often than ``usual``.
+    # The estimate for a segment may then be higher, and is a better one.
     hit_users = max(_estimate_hit(hit, usual, rows) for rows in segments.values())
     if hit_users <= 0:
         return ALL
@@ -240,6 +242,7 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     best = ALL
     if names and scores[names[0]] >= _BETTER * scores[ALL]:
         best = names[0]
+    # Each pair must be clearly better than the best name so far, which may be an earlier pair.
     for first, second in itertools.combinations(names, 2):
         if _dimension_of(first) == _dimension_of(second):
             continue
@@ -340,7 +343,8 @@ def compare_exposure(
 def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
     """Return each item's mean exposure over the lists, and the share of the lists that have it.
 
-    ``codes`` (n, k) has only the codes 0 to ``items`` - 1. Both results have the shape (items,).
+    ``codes`` (n, k) has the codes 0 to ``items`` - 1, and -1 as padding. Both results have the
+    shape (items,).
     """
     exposure = np.zeros(items)
     lists = np.zeros(items, dtype=np.int64)
@@ -350,7 +354,7 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
         ranks = slice(first_rank, first_rank + _RANKS_AT_ONCE)
         by_rank = np.ascontiguousarray(codes[:, ranks].T)
         for discount, codes_at_rank in zip(discounts[ranks], by_rank, strict=True):
-            counts = np.bincount(codes_at_rank + 1, minlength=items + 1)[1:]
+            counts = count_codes(codes_at_rank, items)
             exposure += discount * counts
             lists += counts
     # Both are divided by the number of lists, so that sets of different size can be compared.

@@ -44,7 +44,7 @@ _ALIKE = 6
 _UNCHANGED = 0.99
 # If at least this share of the users seems to be hit, we assume that all of them are.
 _NEARLY_ALL = 0.8
-# If at least this share of the usual lists would become outliers by being reversed, we assume that
+# If at least this share of the healthy lists would be outliers after being reversed, we assume that
 # all reversed lists are outliers.
 _APART = 0.95
 # An estimate divides by the share of the hit users that are seen, if it is at least this.
@@ -104,22 +104,22 @@ def _find_segment_of_lost(
     """
     lost = lost_by_segment[ALL]
 
-    def share_of_lost(name: str) -> float:
+    def part_of_loss(name: str) -> float:
         return lost_by_segment[name] / lost
 
-    def lost_share(name: str) -> float:
+    def loss_rate(name: str) -> float:
         return lost_by_segment[name] / rows[name].asked
 
     def evidence(name: str) -> tuple[float, str]:
         # This prefers segments that have much of the loss and also lost many of their own users.
-        return share_of_lost(name) * lost_share(name), name
+        return part_of_loss(name) * loss_rate(name), name
 
     names = [name for name, row in rows.items() if name != ALL and row.asked]
     if not names:
         return ALL
     likeliest = max(names, key=evidence)
-    has_most = share_of_lost(likeliest) >= _IN_SEGMENT
-    lost_more = lost_share(likeliest) >= _TIMES_ALL * lost_share(ALL)
+    has_most = part_of_loss(likeliest) >= _IN_SEGMENT
+    lost_more = loss_rate(likeliest) >= _TIMES_ALL * loss_rate(ALL)
     return likeliest if has_most and lost_more else ALL
 
 
@@ -137,23 +137,23 @@ class Fault:
 
 
 def find_fault(scene: Scene) -> Fault | None:
-    """Find the fault that explains best what happened. None if no hypothesis holds.
+    """Return the fault that explains best what happened, or that more users than usual lack a list.
+
+    Users without a list are returned if no fault explains half of the drop. They are searched only
+    if their usual share is known. None if nothing was found.
 
     Whether a hypothesis holds depends only on counts of users, and not on the drop.
-
-    If more users than usual are without a list, they are reported instead of a fault that explains
-    less than half of the drop. This is only possible if the usual share of such users is known.
     """
     hypotheses = find_hypotheses(scene)
-    # An arm is in question even if its hypothesis is covered by another one and dropped.
+    # Covered hypotheses are left out next. They still show that their arm may have a fault.
     arms_in_question = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_covered(each, hypotheses)]
     finding = _select_finding([_make_finding(hypothesis, scene) for hypothesis in hypotheses])
-    if finding is None or _explained(finding) < _OUTWEIGHS_MISSING:
-        missing = None
-        if scene.usually_missing is not None:
-            missing = find_missing(scene.coverage, scene.usually_missing)
-        finding = missing or finding
+    explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
+    if not explains_enough and scene.usually_missing is not None:
+        missing = find_missing(scene.coverage, scene.usually_missing)
+        if missing is not None:
+            finding = missing
     if finding is None:
         return None
     # If both arms have the fault, the users that either of them hit are joined.
@@ -173,20 +173,21 @@ def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> boo
 
     There are three cases:
 
-    - A more specific fault of the same arm hit nearly all of its users. For example, if lists
-      became shorter, their items seem to be replaced too.
-    - Both arms have the same fault. For example, if both arms put one item first, their lists
-      become more similar.
+    - The lists of both arms became more similar, and both arms have the same more specific fault.
+      For example, both put one item first.
     - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
       near the top.
+    - The fault looks like a change of the model, and a more specific fault of the same arm hit
+      nearly all of its users. For example, if lists became shorter, their items seem to be replaced
+      too.
     """
     specific = [other for other in hypotheses if not other.kind.facts.is_model_change]
     if hypothesis.kind.facts.is_similarity:
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
-        is_in_both_arms = set(Arm) in arms_by_kind.values()
-        return is_in_both_arms or _is_cut_short(hypothesis, specific)
+        both_arms_have_one_kind = any(len(arms) == len(Arm) for arms in arms_by_kind.values())
+        return both_arms_have_one_kind or _is_cut_short(hypothesis, specific)
     if not hypothesis.kind.facts.is_model_change:
         return False
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
@@ -326,22 +327,26 @@ def _estimate_share(
     usual = usual_shares(scene, hypothesis.arm, habit, segment_rows)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         outliers = find_outlying_bins(bins, usual)
-        # The share of outliers is used if all hit lists are outliers. `REPLACED` finds lists of
-        # other users and random lists, which are always outliers. `TURNED` finds reversed lists.
-        # They are outliers only if usual lists would become outliers by being reversed.
-        if outliers is not None and (habit is Habit.REPLACED or outliers.reversed_share >= _APART):
-            return outliers.hit_share
+        if outliers is not None:
+            # `REPLACED` finds lists of other users and random lists. These are always outliers.
+            # `TURNED` finds reversed lists. These are outliers if nearly all healthy lists would be
+            # outliers after being reversed.
+            are_hit_outliers = habit is Habit.REPLACED or outliers.reversed_share >= _APART
+            if are_hit_outliers:
+                return outliers.hit_share
     # Both values are lower bounds, so the larger one is nearer to the true share.
     share_above_usual = float(hypothesis.hit[rows].mean()) - hypothesis.usual
     share = max(least_share(bins, usual), share_above_usual)
     if habit is Habit.FIRST_MOVED:
         return _correct_for_unmoved(share, usual)
     if habit is Habit.FIRST_GONE:
-        # The lists are shifted: their first items were dropped. The former first item of a hit user
-        # is gone only if it would usually be among these items now. So not all hit users are seen.
+        # The fault dropped the first items of each list. A hit user looks hit only if the former
+        # first item was dropped. Without the fault it would now be at place 0, 1 or 2 of the list,
+        # for these usual shares of the users. It was dropped if this place was dropped.
         shares_by_place = usual_shares(scene, hypothesis.arm, Habit.FIRST_MOVED)
-        seen = sum(shares_by_place[: round(hypothesis.detail["places"])])
-        return min(1.0, share / max(_LEAST_SEEN, seen))
+        dropped_places = round(hypothesis.detail["places"])
+        seen_share = sum(shares_by_place[:dropped_places])
+        return min(1.0, share / max(_LEAST_SEEN, seen_share))
     return share
 
 

@@ -98,7 +98,7 @@ class Outliers:
 
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
-    reversed_share: float  # share of ordinary users that would be there with reversed lists
+    reversed_share: float  # share of ordinary users that would be in them if lists were reversed
     # Estimated share of hit users. It is the share of users in these bins minus the usual share,
     # divided by the share of users that are usually in lower bins.
     hit_share: float
@@ -111,10 +111,10 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
     be judged and are left out. ``usual`` has the usual share of each bin.
 
     For each bin, ``above`` is the present share of users in this bin or above it, and
-    ``usually_above`` is the usual share. Only bins are considered in which ``above`` is
-    significantly greater. The bin is selected in which ``above`` exceeds the greatest normal share
-    most. This share is a multiple of ``usually_above``. None if no bin exceeds it, if there is only
-    one bin, or if no user can be judged.
+    ``usually_above`` is the usual share. ``above`` is normal up to a multiple of ``usually_above``.
+    The bin in which ``above`` exceeds this ``greatest_normal`` share most is selected. ``above``
+    must also be significantly greater than ``usually_above`` there. None if there is no such bin,
+    if there is only one bin, or if no user can be judged.
     """
     judged = bins[bins >= 0]
     if not len(judged):

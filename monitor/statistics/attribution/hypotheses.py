@@ -107,10 +107,11 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     # A user's own new list may also have few new items. `Habit.MOVED` counts new items and changed
     # order, so it finds more of these users.
     by_moves = find_by_habit(scene, arm, Habit.MOVED, kind)
-    # If it finds no users, the users with new items remain. The share of hit users is estimated by
-    # the habit of the result. This must be `Habit.MOVED` in both cases, because few new items do
-    # not prove that a user was not hit.
-    return by_moves or replace(by_new_items, habit=Habit.MOVED)
+    if by_moves is not None:
+        return by_moves
+    # The share of hit users is estimated by the habit. `Habit.REPLACED` would count users with few
+    # new items as not hit.
+    return replace(by_new_items, habit=Habit.MOVED)
 
 
 # If at least this share of the reordered lists keeps its first three items, only the order of these

@@ -128,7 +128,8 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     before_cut = _cut(before, shorter)
     after_cut = _cut(after, shorter)
-    # A pair of the cut lists has the list of ``before`` as its baseline.
+    # Pairs of the cut list of ``before`` and that of ``after``. If the list of ``before`` is the
+    # baseline's list, ``after_cut`` has these pairs, which may have been aligned already.
     cut_pairs = after_cut
     if before_cut.candidate is not after_cut.baseline:
         cut_pairs = PairBatch(
@@ -178,6 +179,7 @@ def share_steps(walk: Walk, score: ScoreBatch) -> Parts:
         # An infinite score is as undefined as NaN.
         return np.where(np.isfinite(values), values, np.nan)
 
+    # A step that is the same object as the step before it is scored once.
     before = score_step(walk.before)
     before_cut = before
     if walk.before_cut is not walk.before:

@@ -104,16 +104,19 @@ def is_increase(gained: Flags, lost: Flags, least: int = LEAST_HIT_USERS) -> boo
 def find_by_habit(
     scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
 ) -> Hypothesis | None:
-    """Suspect the fault ``kind`` if the arm's lists changed more than usual in the way ``habit``.
+    """Return the hypothesis that the fault ``kind`` changed the arm's lists in the way ``habit``.
 
-    The users in outlying bins are hit. They are searched among all users, or else in each segment.
-    The result is that of the segment with most hit users. None if no bin is outlying, or if the
-    share of the users in outlying bins is less than ``times`` the largest usual share.
+    It names the users in outlying bins as hit: those of all users, or those of one segment, see
+    `search_segments`. None in two cases:
+
+    - No bin is outlying.
+    - The share of the users in outlying bins is less than ``times`` the largest usual share.
     """
     bins = scene.bins[arm][habit]
 
     def find(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
+        # The usual shares are those of all users. They are widened only for a single segment.
         segment_rows = None if segment == ALL else rows
         outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, habit, segment_rows))
         if outliers is None:
@@ -147,12 +150,12 @@ _SEARCHED = 100
 def search_segments(
     scene: Scene, find: Callable[[str], Outliers | None]
 ) -> tuple[str, Outliers] | None:
-    """Search all users together with ``find``. If that finds nothing, search single segments.
+    """Return the outliers of all users. If there are none, return those of a single segment.
 
-    ``find`` gets the name of a segment. At most `_SEARCHED` segments are searched, the largest
-    first. Returns the name of the segment with the largest estimated number of hit users, and its
-    outliers. None if no segment has outliers. If many healthy users look like hit users, a few hit
-    users are outliers only in their segment.
+    ``find`` returns the outliers of a segment. If many healthy users look like hit users, a few hit
+    users are outliers only in their segment. At most `_SEARCHED` segments are searched, the largest
+    first. The segment with the largest estimated number of hit users is returned, as its name and
+    its outliers. None if no segment has outliers.
     """
     outliers = find(ALL)
     if outliers is not None:

@@ -54,11 +54,12 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     segment, outliers = segment_with_most
     rows = scene.segments[segment]
     similar = rows[bins[rows] == 1]
-    # The users whose lists were not similar in the earlier run come first.
+    # The users that were hit are those whose lists were not similar in the earlier run.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
     hit_count = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
-        # Many healthy lists look as if they were interleaved, so the number is estimated.
+        # Many healthy lists look as if they were interleaved, and many hit lists did so before. So
+        # the number is estimated, and these users are only the likeliest.
         hit_count = round(outliers.hit_share * len(rows))
     hit = np.zeros(len(bins), dtype=bool)
     hit[newly_similar_first[:hit_count]] = True
@@ -122,12 +123,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     2 `SHARE_BINS`.
     """
     # `OwnLists` compares any two lists of a user. Here they are those of both arms.
-    lists = OwnLists(
-        former=batch.baseline,
-        former_lengths=batch.baseline_lengths,
-        present=batch.candidate,
-        present_lengths=batch.candidate_lengths,
-    )
+    lists = OwnLists.of_pairs(batch)
     # The second argument, which marks unchanged lists, makes no difference to this habit.
     distances = bin_lists(lists, is_known)[Habit.MOVED]
     return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)

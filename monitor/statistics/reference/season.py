@@ -309,6 +309,7 @@ def _find_ill(
     block. ``lasting`` marks the runs of long alerts (see `_find_lasting`).
     """
     calm = np.where(alerting, np.nan, values)
+    # For each block and series: the number of values, and their mean.
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
     means = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan)
     distances = means - find_median(calm)
@@ -402,7 +403,7 @@ def correlate(values: Floats, chance: Floats | float = 1e-3) -> Floats:
     grows as the ``chance`` of a false alert becomes smaller. A negative correlation becomes 0.
     """
     near = pull_in(values, find_median(values))
-    products = near[1:] * near[:-1]
+    products = near[1:] * near[:-1]  # of each run and the run before it
     pairs = np.sum(~np.isnan(products), axis=0)
     power = np.nansum(near**2, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)
     seen = np.nansum(products, axis=0) / np.maximum(pairs, 1) / np.where(power > 0, power, 1.0)
@@ -500,6 +501,7 @@ def count_suspects(evidence: TrendEvidence, alpha: Floats) -> Integers:
     These are all runs since the likeliest start of a drift. The number is 0 if the drift's
     log-likelihood ratio has not reached half of log(1 / alpha).
     """
+    # The figures of each series for the drift with the most evidence, (m,).
     best = np.argmax(evidence.rise, axis=0)[np.newaxis]
     rise = np.take_along_axis(evidence.rise, best, axis=0)[0]
     since = np.take_along_axis(evidence.since, best, axis=0)[0]

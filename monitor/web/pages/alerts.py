@@ -339,9 +339,8 @@ def _compose_again(
     They are about the changes at these positions. ``changes`` are all changes of the incident, in
     the order in which they were stored. Receivers get them in this order.
     """
-    # The changes at ``positions`` are older than ``at`` too. So earlier starts are those at earlier
-    # positions. Starts of ended alerts are included, because receivers that show texts get ends
-    # only when the incident is over.
+    # The receivers got these starts before the message. Those of alerts that ended are included,
+    # because receivers that show texts get no ends before the incident is over.
     earlier_starts = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
     # A new firing never has the key of an earlier one, so a key that ended does not start again.

@@ -214,10 +214,10 @@ def _choose_series(
     lead: Transition | None,
     period: str,
 ) -> Choice:
-    """Choose the metric and the segment. If the newest run lacks the wanted ones, choose others.
+    """Choose the metric and the segment: those in the query, if the newest run measured them.
 
-    The page opens with the metric that the leading firing alert judges, or else with the
-    newest run's leading metric. It opens with the segment of `_opening_segment`.
+    Otherwise the metric is that of the leading firing alert (``lead``), or else the newest run's
+    leading metric. The segment is that of `_opening_segment`.
     """
     name = query.path["name"]
     configured = site.comparison(name)
@@ -456,7 +456,7 @@ def alert_spans(
             ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:
-            # The state has the time of its start, even if that was before ``since``.
+            # If the start is not among the changes, it was before ``since``.
             span = _span(state, state.since)
             lasting.setdefault((state.alert, state.segment), span)
     return (*ended, *lasting.values())

@@ -270,7 +270,7 @@ def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for state in states:
         shown_state = str(state.state)
-        # A pending or firing alert is shown as such, even if the run could not judge it.
+        # A pending or firing alert that the run could not judge stays pending or firing.
         if state.state is State.QUIET and not state.is_judged:
             shown_state = "not judged"
         # Without a value, nothing was compared with the limit.

@@ -121,6 +121,7 @@ def _states_after(run: LatestRun, transitions: Iterable[Transition]) -> tuple[Al
     states = []
     for state in run.states:
         if state.judged_slot == run.slot:
+            # No later run has judged this alert, so this is its state after the run.
             states.append(state)
         else:
             states.append(_state_after(last.get((state.alert, state.segment)), state))
@@ -204,6 +205,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
             anchor=anchor,
         )
         section_size = len(html.encode())
+        # Only users are left out, because all other sections are few.
         if section.template == "user.html" and size + section_size > MOST_REPORT_BYTES:
             left_out += 1
             continue

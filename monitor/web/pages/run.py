@@ -103,6 +103,7 @@ def _slot_of(run: Run | None) -> datetime | None:
 def _with_results(site: Site, run: Run) -> FinishedRun:
     """Return the run with its results, or without them if they were just deleted."""
     latest = site.latest_of(run.comparison)
+    # The newest run is in memory. Its mark differs if this is another run or another attempt.
     if latest is not None and latest.mark == run.mark:
         return latest
     return site.store.history.finished_run(run.id) or extend(FinishedRun, run)
@@ -191,8 +192,9 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         scores = history[-1].scores
     served_by = arm_of_scores(scores)
     explanation = pages.explanation(run.id)
+    # If each user is served by one arm only, the user's list of now is stored as the candidate's.
+    # Otherwise the former list is that of the arm that has changed.
     former_arm = Arm.CANDIDATE
-    # If each user is served by one arm only, the served list is stored as the candidate's.
     if explanation is not None and explanation.arm is not None and served_by is None:
         former_arm = explanation.arm
     former_slot, former_lists = pages.former_lists(name, user, slot)

@@ -60,6 +60,7 @@ def rank_tied(alignment: Alignment, columns: Rows) -> Tied:
     is_common = positions < k
     candidate_runs = _number_runs(alignment.scores.candidate[:, columns])
     places = np.minimum(positions, k - 1).astype(np.intp)
+    # The value in the candidate's list at the place of each item of the baseline's list.
     candidate = np.take_along_axis(candidate_runs, places, axis=0)
     return Tied(
         baseline=np.where(is_common, _number_runs(alignment.scores.baseline[:, columns]), k),
