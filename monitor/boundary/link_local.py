@@ -1,7 +1,7 @@
 """Refuses addresses of metadata services, because these give credentials to any program."""
 
 import errno
-from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 _METADATA = {
@@ -37,19 +37,19 @@ def refuse_link_local(address: str) -> None:
             )
 
 
-def _meanings(address: str) -> Iterator[IPv4Address | IPv6Address]:
-    """Yield the address itself, and the IPv4 addresses that it may contain."""
+@lru_cache(maxsize=1024)  # each new connection of an HTTP source asks
+def _meanings(address: str) -> tuple[IPv4Address | IPv6Address, ...]:
+    """The address itself, and the IPv4 addresses that it may contain."""
     ip = ip_address(address.partition("%")[0])
-    yield ip
     if isinstance(ip, IPv4Address):
-        return
+        return (ip,)
     number = int(ip)
     shifts = [shift for network, shift in _EMBEDDING.items() if ip in network]
     if number >> 32 & 0xFFFF == _ISATAP:
         shifts.append(0)
-    for shift in shifts:
-        yield IPv4Address(number >> shift & 0xFFFFFFFF)
+    contained = [IPv4Address(number >> shift & 0xFFFFFFFF) for shift in shifts]
     if ip.teredo is not None:
-        yield ip.teredo[1]
+        contained.append(ip.teredo[1])
     if ip in _OWN_NAT64:  # RFC 6052: eight zero bits separate the halves
-        yield IPv4Address((number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF)
+        contained.append(IPv4Address((number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF))
+    return ip, *contained

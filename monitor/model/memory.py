@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, State, Transition
 from monitor.model.explanation import Explanation, Split
@@ -27,13 +27,22 @@ to the evidence. The first two are on the scale on which the rule judges.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Lesson:
-    """What one rule measured in one run. Later runs learn from it."""
+class LessonTopic(NamedTuple):
+    """What the lesson of one alert is about. It has one column of numbers for each segment."""
 
+    alert: str
     series: JudgedSeries | None  # what was measured
     segments: tuple[str, ...]
-    numbers: Floats  # shape (LESSON_NUMBERS, segments), NaN if there is no value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lessons:
+    """What the rules measured in one run. Later runs learn from it."""
+
+    topics: tuple[LessonTopic, ...]
+    # Shape (LESSON_NUMBERS, columns), NaN if there is no value. The columns are those of the topics, in
+    # their order.
+    numbers: Floats
 
 
 @immutable
@@ -43,20 +52,17 @@ class PastRun:
     slot: datetime
     # The states of alerts that were not quiet after the run, by name and segment
     states: Mapping[tuple[str, str], State]
-    lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
+    lessons: Lessons | None = None
     standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
     # Summaries are returned only if a rule has no lesson, because it is new or now judges
     # something else.
     summaries: tuple[Summary, ...] = ()
     models: Models | None = None
 
-    def has_lesson(self, alert: str, series: JudgedSeries) -> bool:
-        """Return whether the run has a lesson about this series of the alert.
-
-        If the run has one, its summaries are not needed.
-        """
-        lesson = self.lessons.get(alert)
-        return lesson is not None and lesson.series == series
+    @property
+    def topics(self) -> tuple[LessonTopic, ...]:
+        """The topics of the run's lessons."""
+        return () if self.lessons is None else self.lessons.topics
 
 
 @immutable
@@ -105,21 +111,23 @@ class Memory:
     unreadable: tuple[str, ...] = ()
 
 
-def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
-    """Return the lesson of each alert. Its segments are in the order of the expectations."""
+def to_lessons(expectations: Iterable[Expectation]) -> Lessons | None:
+    """Return the lessons of a run. The segments of a topic are in the order of the expectations.
+
+    Returns None if there are no expectations.
+    """
     by_alert: dict[str, list[Expectation]] = defaultdict(list)
     for expectation in expectations:
         by_alert[expectation.alert].append(expectation)
-    return {alert: _lesson(of_alert) for alert, of_alert in by_alert.items()}
-
-
-def _lesson(expectations: list[Expectation]) -> Lesson:
+    if not by_alert:
+        return None
     import numpy as np  # noqa: PLC0415 - commands that only read alerts and runs do not need it
 
-    rows = [(each.judged, each.error, each.z, each.lost, each.steady) for each in expectations]
+    topics = []
+    rows = []
+    for alert, of_alert in by_alert.items():
+        segments = tuple(each.segment for each in of_alert)
+        topics.append(LessonTopic(alert, of_alert[0].series, segments))
+        rows += [(each.judged, each.error, each.z, each.lost, each.steady) for each in of_alert]
     numbers = np.array(rows, dtype=np.float64)  # None becomes NaN
-    return Lesson(
-        series=expectations[0].series,
-        segments=tuple(each.segment for each in expectations),
-        numbers=numbers.T,
-    )
+    return Lessons(topics=tuple(topics), numbers=numbers.T)

@@ -79,15 +79,17 @@ def recode_lists(
     baseline_codes = codes_of(earlier.baseline.items, pairing.vocabulary)
     candidate_codes = codes_of(earlier.candidate.items, pairing.vocabulary)
     first_unknown = _first_free(pairing, baseline_codes, candidate_codes)
-    # Items that this run lacks are numbered from ``first_unknown``. Both arms are numbered together,
-    # so an item has the same code in both.
     baseline_unknown = baseline_codes < 0
     candidate_unknown = candidate_codes < 0
-    baseline_ids = pd.Series(earlier.baseline.items[baseline_unknown]).astype("str")
-    candidate_ids = pd.Series(earlier.candidate.items[candidate_unknown]).astype("str")
-    numbers, unknown = pd.factorize(pd.concat([baseline_ids, candidate_ids], ignore_index=True))
-    baseline_codes[baseline_unknown] = first_unknown + numbers[: len(baseline_ids)]
-    candidate_codes[candidate_unknown] = first_unknown + numbers[len(baseline_ids) :]
+    unknown: pd.Index[str] = pd.Index([], dtype="str")
+    if baseline_unknown.any() or candidate_unknown.any():
+        # Items that this run lacks are numbered from ``first_unknown``. Both arms are numbered
+        # together, so an item has the same code in both.
+        baseline_ids = pd.Index(earlier.baseline.items[baseline_unknown]).astype("str")
+        candidate_ids = pd.Index(earlier.candidate.items[candidate_unknown]).astype("str")
+        numbers, unknown = pd.factorize(baseline_ids.append(candidate_ids))
+        baseline_codes[baseline_unknown] = first_unknown + numbers[: len(baseline_ids)]
+        candidate_codes[candidate_unknown] = first_unknown + numbers[len(baseline_ids) :]
     # The row of each user in the earlier lists, -1 for a user without earlier lists.
     rows = find_users(users, earlier.baseline.users)
     baseline = _pad_rows(earlier.baseline, baseline_codes, rows, k)
@@ -101,7 +103,7 @@ def recode_lists(
             candidate_lengths=candidate.lengths,
         ),
         first_unknown=first_unknown,
-        unknown=pd.Index(unknown),
+        unknown=unknown,
     )
 
 

@@ -431,28 +431,32 @@ def _build_expectations(
     expectations = []
     for column, judged in enumerate(series):
         has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS
+        shown: list[float | None] = [None, None, None]
+        z = None
+        if has_limits:
+            of_column = reference.center, compared.limits, compared.opposites
+            shown = judged.show_of_run([float(each[column]) for each in of_column], figures)
+            z = _finite(compared.z[column])
+        expected, limit, opposite = shown
+        evidence_now = None
+        evidence_limit = None
+        learned = judged.rule.limit
+        if isinstance(learned, LearnedLimit) and learned.learning is Learning.TREND:
+            evidence_now = float(evidence[column]) if has_limits else None
+            evidence_limit = 1.0 / float(alpha[column])
         expectation = replace(
             _without_limit(judged),
             runs=int(reference.runs[column]),
+            expected=expected,
+            limit=limit,
+            opposite=opposite,
             judged=_finite(values[column]),
             error=_finite(errors[column]),
+            z=z,
             steady=_finite(steady[column]),
+            evidence=evidence_now,
+            evidence_limit=evidence_limit,
         )
-        if has_limits:
-            expectation = replace(
-                expectation,
-                expected=judged.show_of_run(reference.center[column], figures),
-                limit=judged.show_of_run(compared.limits[column], figures),
-                opposite=judged.show_of_run(compared.opposites[column], figures),
-                z=_finite(compared.z[column]),
-            )
-        limit = judged.rule.limit
-        if isinstance(limit, LearnedLimit) and limit.learning is Learning.TREND:
-            expectation = replace(
-                expectation,
-                evidence=float(evidence[column]) if has_limits else None,
-                evidence_limit=1.0 / float(alpha[column]),
-            )
         expectations.append(expectation)
     return tuple(expectations)
 

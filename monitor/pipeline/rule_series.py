@@ -1,10 +1,10 @@
 """Reads series as arrays. A series has one value in each run, for one rule and one segment."""
 
-import itertools
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Generic, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from monitor.alerts.verdicts import Reading
 from monitor.measures.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.arrays import Flags, Floats
-from monitor.model.memory import LESSON_NUMBERS, PastRun
+from monitor.model.memory import LESSON_NUMBERS, LessonTopic, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
@@ -107,15 +107,20 @@ class RuleSeries(Generic[RuleT_co]):
             return figures.summaries.get((self.segment, self.rule.metric))
         return figures.find_share(self.segment, self.rule.share)
 
-    def show_of_run(self, judged: float, figures: Figures) -> float | None:
-        """Convert a judged value of this run as `show` does.
+    def show_of_run(self, judged: Iterable[float], figures: Figures) -> list[float | None]:
+        """Convert judged values of this run as `show` does.
 
-        ``judged`` is a difference of angles if the series is a far gap.
+        They are differences of angles if the series is a far gap.
         """
         far_counts = self._count_far(figures)
-        if far_counts is None or not np.isfinite(judged):
-            return self.show(judged, self.count_users(figures))
-        return show_angle_gap(judged, *far_counts)
+        users = self.count_users(figures)
+        shown = []
+        for value in judged:
+            if far_counts is None or not math.isfinite(value):
+                shown.append(self.show(value, users))
+            else:
+                shown.append(show_angle_gap(value, *far_counts))
+        return shown
 
     def show(self, judged: float, users: int) -> float | None:
         """Convert a judged value to the scale that people read, and keep it in the series' range.
@@ -123,11 +128,12 @@ class RuleSeries(Generic[RuleT_co]):
         ``judged`` is an angle if the series is a share of users. Returns None if the value is not
         finite, or if it is a share of no users.
         """
-        if not np.isfinite(judged) or (self.rule.is_share and not users):
+        if not math.isfinite(judged) or (self.rule.is_share and not users):
             return None
         if not self.rule.is_share:
             if isinstance(self.rule, SimilarityRule) and self.rule.scores is not None:
-                judged = np.clip(judged, *self.rule.scores)
+                low, high = self.rule.scores
+                judged = min(max(judged, low), high)
             return float(judged)
         share = float(from_angle(judged, users))
         # A share of less than half a user becomes 0, because converting an angle back is inexact.
@@ -171,40 +177,57 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     """
     # The numbers of a lesson are those of `LessonArrays`, in the same order.
     numbers = np.full((LESSON_NUMBERS, len(past), len(series)), np.nan)
-    columns_by_alert: dict[str, dict[str, int]] = defaultdict(dict)
-    for column, judged in enumerate(series):
-        columns_by_alert[judged.rule.alert][judged.segment] = column
-    for alert, column_of_segment in columns_by_alert.items():
-        for stored_segments, rows in _rows_by_segments(alert, past).items():
-            # The numbers of these runs' lessons, (LESSON_NUMBERS, rows, stored_segments)
-            stored = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
-            # Segments that are not judged any more have no column.
-            is_judged = [segment in column_of_segment for segment in stored_segments]
-            judged_segments = itertools.compress(stored_segments, is_judged)
-            columns = [column_of_segment[segment] for segment in judged_segments]
+    # Runs with the same topics are copied together, because nearly all runs have the same topics.
+    for topics, group in groupby(range(len(past)), lambda row: past[row].topics):
+        rows = list(group)
+        places, columns = _match_columns(topics, series)
+        lessons = [past[row].lessons for row in rows]
+        stored = [each.numbers for each in lessons if each is not None]
+        if stored:
             # `np.ix_` selects the cells of all these numbers in these rows and columns.
             cells = np.ix_(range(LESSON_NUMBERS), rows, columns)
-            numbers[cells] = stored[:, :, is_judged]
-        columns_of_rule = list(column_of_segment.values())
-        series_of_rule = [series[column] for column in columns_of_rule]
-        wanted = judged_series(series_of_rule[0].rule)
-        for row, run in enumerate(past):
-            if not run.has_lesson(alert, wanted):
-                # Only the first two numbers, value and error, can be computed from summaries.
-                values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
-                numbers[:2, row, columns_of_rule] = values_and_errors
+            # The stacked numbers have the shape (LESSON_NUMBERS, rows, columns of the lessons).
+            numbers[cells] = np.stack(stored, axis=1)[:, :, places]
+        unknown = _find_unknown(topics, series)
+        if not unknown:
+            continue
+        of_unknown = [series[column] for column in unknown]
+        for row in rows:
+            # Only the first two numbers, value and error, can be computed from summaries.
+            values_and_errors = measure_all(of_unknown, Figures.of(past[row].summaries))
+            numbers[:2, row, unknown] = values_and_errors
     return LessonArrays(*numbers)
 
 
-def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    """Return the rows of the runs with a lesson of this alert, by the lesson's segments."""
-    # Runs with the same segments are copied together, because this is faster for many series.
-    by_segments: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for row, run in enumerate(past):
-        lesson = run.lessons.get(alert)
-        if lesson is not None:
-            by_segments[lesson.segments].append(row)
-    return by_segments
+def _match_columns(
+    topics: Sequence[LessonTopic], series: ManySeries
+) -> tuple[list[int], list[int]]:
+    """Return the columns of lessons about these topics that are judged, and their series' columns.
+
+    Segments that are not judged any more are left out.
+    """
+    column_of = {judged.key: column for column, judged in enumerate(series)}
+    places = []
+    columns = []
+    place = 0
+    for topic in topics:
+        for segment in topic.segments:
+            column = column_of.get((topic.alert, segment))
+            if column is not None:
+                places.append(place)
+                columns.append(column)
+            place += 1
+    return places, columns
+
+
+def _find_unknown(topics: Sequence[LessonTopic], series: ManySeries) -> list[int]:
+    """Return the columns of the series whose rule measured nothing or something else."""
+    known = {topic.alert: topic.series for topic in topics}
+    unknown = []
+    for column, judged in enumerate(series):
+        if known.get(judged.rule.alert) != judged_series(judged.rule):
+            unknown.append(column)
+    return unknown
 
 
 def find_alerting_runs(

@@ -164,7 +164,7 @@ def ordinary_evidence(
     """
     is_worst = users["worst_similarity"].is_valid()
     worst_users = user_index(users["user"].filter(is_worst))
-    values = scores.mask(scores.index.isin(worst_users)).to_numpy()
+    values = np.where(scores.index.isin(worst_users), np.nan, scores.to_numpy())
     ordinary = user_column(scores.index[ordinary_rows(values, count, median)])
     # The table is filtered first, because `take` joins the table's chunks and so copies all lists.
     ordinary_users = users.filter(pc.is_in(users["user"], value_set=ordinary))

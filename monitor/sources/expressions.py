@@ -11,6 +11,7 @@ import jmespath
 import numpy as np
 from jmespath.exceptions import JMESPathError
 from jmespath.functions import Functions, signature
+from jmespath.visitor import TreeInterpreter
 from pydantic import AfterValidator
 
 
@@ -77,11 +78,13 @@ _OPTIONS = jmespath.Options(custom_functions=_TensorFunctions())
 
 def make_finder(expression: str) -> Find:
     """A function that applies the expression to an answer, or raises NotAppliedError."""
-    compiled = jmespath.compile(expression)
+    parsed = jmespath.compile(expression).parsed
+    # `search` of the compiled expression would make an interpreter for each answer.
+    interpreter = TreeInterpreter(_OPTIONS)
 
     def find(answer: object) -> object:
         try:
-            return cast("object", compiled.search(answer, options=_OPTIONS))
+            return cast("object", interpreter.visit(parsed, answer))
         except Exception as error:  # noqa: BLE001 - JMESPath raises any error for odd values
             raise NotAppliedError(type(error).__name__) from None
 

@@ -9,14 +9,26 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, and_, case, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Insert,
+    Row,
+    Select,
+    and_,
+    bindparam,
+    case,
+    select,
+)
 
 from monitor.model.alerts import ACCEPTED_LEVEL, AlertState, State, Transition
 from monitor.model.notifications import DeliveryStatus
 from monitor.storage.column_types import stored_name
-from monitor.storage.rows import from_rows, insert, lock_names, to_row
+from monitor.storage.rows import from_rows, insert, insert_in, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
@@ -44,8 +56,25 @@ IS_LASTING_START = and_(
 )
 """Whether a transition started a firing that still lasts. Use it to join transitions and states."""
 
+# Each run executes these statements, and building a statement takes longer than executing it.
+_STATES = select(alert_states).order_by(*(alert_states.c[name] for name in KEY_COLUMNS))
+_STATES_OF_COMPARISON = _STATES.where(alert_states.c.comparison == bindparam("comparison"))
+_COMPARED: Select[Any] = _STATES_OF_COMPARISON.with_only_columns(
+    *(alert_states.c[name] for name in KEY_COLUMNS),
+    alert_states.c.state,
+    alert_states.c.dedup_key,
+    alert_states.c.judged_slot,
+)
+_ACCEPTED = (
+    select(transitions)
+    .where(
+        transitions.c.comparison == bindparam("comparison"), transitions.c.alert == ACCEPTED_LEVEL
+    )
+    .order_by(transitions.c.id)
+)
 
-def key_of(item: AlertState | Transition) -> AlertKey:
+
+def key_of(item: AlertState | Transition | Row[Any]) -> AlertKey:
     """Return the key of the alert to which this state or transition belongs."""
     return stored_name(item.comparison), stored_name(item.alert), stored_name(item.segment)
 
@@ -89,19 +118,24 @@ def upsert_states(
     """
     if not states:
         return
-    insertion = insert(connection, alert_states)
+    statement = _upsert(connection.dialect.name, keeps_acknowledgement=keeps_acknowledgement)
+    connection.execute(statement, [to_row(state, alert_states) for state in states])
+
+
+@cache
+def _upsert(dialect: str, *, keeps_acknowledgement: bool) -> Insert:
+    insertion = insert_in(dialect, alert_states)
     # SQL calls the row ``excluded`` that was not inserted because the alert already has a state.
     values: dict[str, Any] = dict(insertion.excluded)
     if keeps_acknowledgement:
         # Somebody may have acknowledged the firing since the state was read.
         is_same = alert_states.c.dedup_key.is_not_distinct_from(insertion.excluded.dedup_key)
         values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
-    statement = insertion.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
-    connection.execute(statement, [to_row(state, alert_states) for state in states])
+    return insertion.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
 
 
 def admit_states(
-    stored: Mapping[AlertKey, AlertState],
+    stored: Mapping[AlertKey, AlertState | Row[Any]],
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
@@ -166,11 +200,11 @@ def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[s
     }
 
 
-def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey, AlertState]:
-    """Return the stored states of these comparisons."""
+def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey, Row[Any]]:
+    """Return state, dedup key and judged slot of each stored state of these comparisons."""
     states = {}
     for name in names:
-        for state in read_states(connection, name):
+        for state in connection.execute(_COMPARED, {"comparison": name}):
             states[key_of(state)] = state
     return states
 
@@ -185,14 +219,12 @@ def read_states(
 
     ``comparison`` and ``state`` select some of them. None selects all.
     """
-    query = select(alert_states).order_by(
-        alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment
-    )
+    query = _STATES
     if comparison is not None:
-        query = query.where(alert_states.c.comparison == comparison)
+        query = _STATES_OF_COMPARISON
     if state is not None:
         query = query.where(alert_states.c.state == state)
-    return from_rows(AlertState, connection.execute(query))
+    return from_rows(AlertState, connection.execute(query, {"comparison": comparison}))
 
 
 def read_firing(connection: Connection, comparison: str | None = None) -> tuple[Transition, ...]:
@@ -214,16 +246,11 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
 
 def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, ...]:
     """Return the levels that people accepted for the comparison, oldest first."""
-    query = (
-        select(transitions)
-        .where(transitions.c.comparison == comparison, transitions.c.alert == ACCEPTED_LEVEL)
-        .order_by(transitions.c.id)
-    )
-    return from_rows(Transition, connection.execute(query))
+    return from_rows(Transition, connection.execute(_ACCEPTED, {"comparison": comparison}))
 
 
 def _may_replace(
-    stored: AlertState | None, new: AlertState, first_transition: Transition | None
+    stored: AlertState | Row[Any] | None, new: AlertState, first_transition: Transition | None
 ) -> bool:
     """Return whether the new row of an alert may replace the stored row.
 
@@ -261,6 +288,8 @@ def _with_new_keys(
     starts = {
         transition.dedup_key: transition for transition in new_transitions if transition.is_start
     }
+    if not starts:
+        return list(states), list(new_transitions)
     query = select(transitions.c.dedup_key).where(transitions.c.dedup_key.in_(starts), IS_START)
     new_keys = {}
     for old_key in connection.scalars(query):

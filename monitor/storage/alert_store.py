@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, select, update
 
 from monitor.model.alerts import ACCEPTED_LEVEL, AlertState, State, Transition
 from monitor.model.notifications import Silence
@@ -33,6 +33,8 @@ from monitor.storage.tables.alert_tables import alert_states, silences, transiti
 from monitor.storage.transactions import Database
 
 _JUST_BEFORE = timedelta(microseconds=1)
+_SILENCES = select(silences).order_by(silences.c.id)
+_LASTING_SILENCES = _SILENCES.where(silences.c.ends_at > bindparam("now"))
 
 
 class SqlAlertStore:
@@ -242,10 +244,8 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
 
     ``ending_after`` None selects all silences.
     """
-    query = select(silences).order_by(silences.c.id)
-    if ending_after is not None:
-        query = query.where(silences.c.ends_at > ending_after)
-    return from_rows(Silence, connection.execute(query))
+    query = _SILENCES if ending_after is None else _LASTING_SILENCES
+    return from_rows(Silence, connection.execute(query, {"now": ending_after}))
 
 
 def _lock_firing(

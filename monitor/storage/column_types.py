@@ -8,6 +8,7 @@ start with U+2400. A name longer than `MAX_KEY_BYTES` would not fit into an inde
 # ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -84,6 +85,17 @@ def stored_names(names: list[str]) -> list[str]:
     if is_plain and len(max(names, key=len, default="")) <= MAX_KEY_BYTES:
         return names  # such names are stored as they are
     return [stored_name(name) for name in names]
+
+
+def read_document(text: str | bytes) -> object:
+    """Return the value of a stored document, with its texts unescaped. Engines call it."""
+    if isinstance(text, bytes):
+        text = text.decode()
+    document = json.loads(text)
+    # SQLite's text is ASCII, so that U+2400 is written as an escape of JSON.
+    if "\u2400" in text or "\\u2400" in text:
+        return _convert_texts(document, unescape)
+    return document
 
 
 def _convert_texts(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
@@ -178,9 +190,6 @@ class Document(TypeDecorator[Any]):
         """Escape text at any depth, and store null for numbers that are not finite."""
         return _convert_texts(value, escape)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return _convert_texts(value, unescape)
-
 
 class Values(Document):
     """Values of one type, such as a dataclass, stored as a document.
@@ -204,7 +213,7 @@ class Values(Document):
         if value is None:
             return self.absent
         try:
-            return _adapter(self.kind).validate_python(super().process_result_value(value, dialect))
+            return _adapter(self.kind).validate_python(value)
         except ValueError:
             # Another version of rankwatch wrote the document, with other fields.
             return self.absent

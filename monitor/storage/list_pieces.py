@@ -3,12 +3,14 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BindParameter,
     Connection,
     Select,
     and_,
+    bindparam,
     delete,
     exists,
     func,
@@ -23,13 +25,30 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import RuleKind
 from monitor.model.runs import KeptLists, RunResult, RunStatus
 from monitor.storage.rows import to_row
-from monitor.storage.run_results import newest_ok
 from monitor.storage.tables.alert_tables import alert_states, transitions
 from monitor.storage.tables.run_tables import kept_lists, runs
 from monitor.storage.transactions import Database
 
 HAS_LISTS = exists().where(kept_lists.c.run_id == runs.c.id)
 """Whether a run's lists are stored."""
+
+# Each run executes these statements, and building a statement takes longer than executing it.
+_LAST_WITH_LISTS = (
+    select(runs.c.id, runs.c.slot)
+    .where(
+        runs.c.comparison == bindparam("comparison"),
+        runs.c.status == RunStatus.OK,
+        runs.c.slot < bindparam("before"),
+        HAS_LISTS,
+    )
+    .order_by(runs.c.slot.desc())
+    .limit(1)
+)
+_PIECES = (
+    select(kept_lists.c.arm, kept_lists.c.payload)
+    .where(kept_lists.c.run_id == bindparam("run_id"))
+    .order_by(kept_lists.c.part)
+)
 
 
 def encode_lists(lists: KeptLists | None) -> list[dict[str, Any]]:
@@ -57,11 +76,11 @@ def store_lists(
     # If the run stored no lists, the newest stored lists are those of an earlier run and must stay.
     if not pieces:
         return
-    for piece in pieces:
-        connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, **piece))
-    is_earlier = and_(runs.c.comparison == result.claim.comparison, runs.c.slot < result.claim.slot)
-    superseded = runs_with_unneeded_lists(None, result.finished_at).where(is_earlier)
-    connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
+    rows = [{"run_id": result.claim.run_id, **piece} for piece in pieces]
+    connection.execute(kept_lists.insert(), rows)
+    claim = result.claim
+    run = {"comparison": claim.comparison, "slot": claim.slot, "now": result.finished_at}
+    connection.execute(_DELETE_SUPERSEDED, run)
 
 
 def load_lists(database: Database, run_id: int) -> KeptLists | None:
@@ -69,13 +88,8 @@ def load_lists(database: Database, run_id: int) -> KeptLists | None:
 
     Raises DatabaseError if they are damaged.
     """
-    query = (
-        select(kept_lists.c.arm, kept_lists.c.payload)
-        .where(kept_lists.c.run_id == run_id)
-        .order_by(kept_lists.c.part)
-    )
     pieces: dict[Arm, list[bytes]] = defaultdict(list)
-    for arm, payload in database.rows(query):
+    for arm, payload in database.rows(_PIECES, {"run_id": run_id}):
         pieces[arm].append(payload)
     if not pieces:
         return None
@@ -113,12 +127,19 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
     return UserLists(**items_by_arm)
 
 
-def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
-    """Return the id of the newest run with an earlier slot, status ok and stored lists, or None."""
-    is_earlier = runs.c.slot < before
-    newest_id = newest_ok(comparison, is_earlier, HAS_LISTS).limit(1)
-    run_id: int | None = connection.scalar(newest_id)
-    return run_id
+class RunWithLists(NamedTuple):
+    """An ok run whose lists are stored."""
+
+    id: int
+    slot: datetime
+
+
+def last_run_with_lists(
+    connection: Connection, comparison: str, before: datetime
+) -> RunWithLists | None:
+    """Return the newest run with an earlier slot, status ok and stored lists, or None."""
+    row = connection.execute(_LAST_WITH_LISTS, {"comparison": comparison, "before": before}).first()
+    return None if row is None else RunWithLists(*row)
 
 
 def onset_of(connection: Connection, comparison: str) -> datetime | None:
@@ -139,7 +160,9 @@ def _onset() -> Select[Any]:
     return select(func.min(alert_states.c.since)).where(is_drift)
 
 
-def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[tuple[int]]:
+def runs_with_unneeded_lists(
+    before: datetime | None, now: datetime | BindParameter[datetime]
+) -> Select[tuple[int]]:
     """Select settled runs whose lists can be deleted.
 
     Lists of slots before ``before`` can always be deleted. Of later slots (of all slots if
@@ -174,3 +197,9 @@ def runs_with_unneeded_lists(before: datetime | None, now: datetime) -> Select[t
         is_unneeded = or_(runs.c.slot < before, is_unneeded)
     is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
     return select(runs.c.id).where(is_settled, HAS_LISTS, is_unneeded)
+
+
+_SUPERSEDED = runs_with_unneeded_lists(None, bindparam("now")).where(
+    runs.c.comparison == bindparam("comparison"), runs.c.slot < bindparam("slot")
+)
+_DELETE_SUPERSEDED = delete(kept_lists).where(kept_lists.c.run_id.in_(_SUPERSEDED))

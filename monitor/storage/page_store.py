@@ -254,12 +254,11 @@ class SqlPageStore:
         with self._database.read() as connection:
             # The lists from before the current alerts are not affected by the alerts' fault.
             onset = onset_of(connection, comparison) or slot
-            run_id = last_run_with_lists(connection, comparison, min(slot, onset))
-            lists = None if run_id is None else lists_of_user(connection, run_id, user)
-            if lists is None:
+            run = last_run_with_lists(connection, comparison, min(slot, onset))
+            lists = None if run is None else lists_of_user(connection, run.id, user)
+            if run is None or lists is None:
                 return None, None
-            query = select(runs.c.slot).where(runs.c.id == run_id)
-            return connection.scalar(query), lists
+            return run.slot, lists
 
     def incident(self, key: str) -> IncidentHistory:
         """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers.

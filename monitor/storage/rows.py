@@ -47,8 +47,13 @@ def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
 
 
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
-    """Return an item for each row. `from_row` makes the items."""
-    return tuple(from_row(kind, row) for row in rows)
+    """Return an item for each row of one query, with the row's values."""
+    listed = list(rows)
+    if not listed:
+        return ()
+    # The names are found once, because the rows of a query have the same columns.
+    names = _shared_names(kind, listed[0]._fields)
+    return tuple(kind(**{name: getattr(row, name) for name in names}) for row in listed)
 
 
 @cache
@@ -75,7 +80,12 @@ def is_sqlite(connection: Connection) -> bool:
 
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """Return an INSERT that accepts ON CONFLICT."""
-    return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
+    return insert_in(connection.dialect.name, table)
+
+
+def insert_in(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """Return an INSERT that accepts ON CONFLICT, in this dialect of SQL."""
+    return sqlite.insert(table) if dialect == "sqlite" else postgresql.insert(table)
 
 
 def day_of(connection: Connection, instant: ColumnElement[datetime]) -> ColumnElement[datetime]:

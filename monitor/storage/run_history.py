@@ -5,7 +5,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, and_, column, func, select, values
+from sqlalchemy import Connection, and_, bindparam, column, func, select, values
 
 from monitor.model.alerts import Expectation, Transition
 from monitor.model.immutable import extend
@@ -50,6 +50,52 @@ Pages that list many comparisons show these means.
 """
 
 
+# Each run executes these statements, and building a statement takes longer than executing it.
+_IS_OF_COMPARISON = runs.c.comparison == bindparam("comparison")
+_NEWEST = run_results.RUN_ROWS.where(_IS_OF_COMPARISON).order_by(runs.c.slot.desc()).limit(1)
+_NEWEST_FINISHED = _NEWEST.where(runs.c.status != RunStatus.RUNNING)
+_NEWEST_FINISHED_UNTIL = _NEWEST_FINISHED.where(runs.c.slot <= bindparam("until"))
+_NEWEST_OK = (
+    select(runs)
+    .where(_IS_OF_COMPARISON, runs.c.status == RunStatus.OK)
+    .order_by(runs.c.slot.desc())
+)
+_LAST_OK = _NEWEST_OK.limit(1)
+_FACTS = select(
+    _LAST_OK.with_only_columns(runs.c.slot).scalar_subquery().label("last_ok_slot"),
+    _LAST_OK.with_only_columns(runs.c.finished_at).scalar_subquery().label("last_ok_at"),
+    select(func.min(runs.c.slot)).where(_IS_OF_COMPARISON).scalar_subquery().label("first_slot"),
+    select(func.count())
+    .select_from(runs)
+    .where(WAITS_FOR_RELEVANCE, _IS_OF_COMPARISON)
+    .scalar_subquery()
+    .label("unlabelled"),
+)
+_RECENT_MEANS = (
+    _NEWEST_OK.where(runs.c.slot <= bindparam("until"))
+    .limit(RECENT_RUNS)
+    .with_only_columns(runs.c.slot, summaries.c.mean)
+    .outerjoin(
+        summaries,
+        and_(
+            summaries.c.run_id == runs.c.id,
+            summaries.c.segment == ALL,
+            summaries.c.metric == bindparam("metric"),
+        ),
+    )
+)
+_LAST_END = (
+    select(transitions)
+    .where(
+        transitions.c.comparison == bindparam("comparison"),
+        IS_END,
+        transitions.c.slot.between(bindparam("first"), bindparam("last")),
+    )
+    .order_by(transitions.c.id.desc())
+    .limit(1)
+)
+
+
 class SqlHistory:
     """Implements the port History, with more methods that only the service uses."""
 
@@ -63,15 +109,13 @@ class SqlHistory:
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
-        conditions = [runs.c.status != RunStatus.RUNNING]
-        if until is not None:
-            conditions.append(runs.c.slot <= until)
+        query = _NEWEST_FINISHED if until is None else _NEWEST_FINISHED_UNTIL
         newest = []
         with self._database.read() as connection:
             for name in dict.fromkeys(comparisons):
-                run = run_results.newest_run(connection, name, *conditions)
-                if run is not None:
-                    newest.append(run)
+                row = connection.execute(query, {"comparison": name, "until": until}).first()
+                if row is not None:
+                    newest.append(from_row(Run, row))
             ids = [run.id for run in newest]
             expectations = run_results.items_by_run(connection, Expectation, ids)
             return tuple(
@@ -104,6 +148,12 @@ class SqlHistory:
                 changed.add(name)
         watermark = Watermark(runs=marks, transition=last_id)
         return frozenset(changed.intersection(comparisons)), watermark
+
+    def newest(self, comparison: str) -> Run | None:
+        """Return the newest run of the comparison. Its status does not matter."""
+        with self._database.read() as connection:
+            row = connection.execute(_NEWEST, {"comparison": comparison}).first()
+        return None if row is None else from_row(Run, row)
 
     def runs(
         self,
@@ -218,21 +268,16 @@ def _latest(
 
     ``expectations`` are those of the run.
     """
-    is_of_comparison = runs.c.comparison == run.comparison
-    newest_ok = run_results.newest_ok(run.comparison).limit(1)
-    last_ok = connection.execute(
-        newest_ok.with_only_columns(runs.c.slot, runs.c.finished_at)
-    ).first()
-    waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_comparison)
+    of_comparison = connection.execute(_FACTS, {"comparison": run.comparison}).one()
     return extend(
         LatestRun,
         run,
         states=read_states(connection, run.comparison),
-        last_ok_slot=last_ok.slot if last_ok else None,
-        last_ok_at=last_ok.finished_at if last_ok else None,
+        last_ok_slot=of_comparison.last_ok_slot,
+        last_ok_at=of_comparison.last_ok_at,
         expectations=expectations,
-        unlabelled=connection.scalar(waiting) or 0,
-        first_slot=connection.scalar(select(func.min(runs.c.slot)).where(is_of_comparison)),
+        unlabelled=of_comparison.unlabelled,
+        first_slot=of_comparison.first_slot,
         recent=_recent_means(connection, run),
         last_end=_last_end(connection, run),
     )
@@ -240,12 +285,8 @@ def _latest(
 
 def _last_end(connection: Connection, run: Run) -> Transition | None:
     """Return the last transition that ended a firing in the week before the run, or None."""
-    ends = select(transitions).where(
-        transitions.c.comparison == run.comparison,
-        IS_END,
-        transitions.c.slot.between(run.slot - _WEEK, run.slot),
-    )
-    row = connection.execute(ends.order_by(transitions.c.id.desc()).limit(1)).first()
+    week = {"comparison": run.comparison, "first": run.slot - _WEEK, "last": run.slot}
+    row = connection.execute(_LAST_END, week).first()
     return None if row is None else from_row(Transition, row)
 
 
@@ -260,14 +301,6 @@ def _recent_means(
     metric = run.leading_metric
     if metric is None:
         return ()
-    is_measured = and_(
-        summaries.c.run_id == runs.c.id, summaries.c.segment == ALL, summaries.c.metric == metric
-    )
-    means = (
-        run_results.newest_ok(run.comparison, runs.c.slot <= run.slot)
-        .limit(RECENT_RUNS)
-        .with_only_columns(runs.c.slot, summaries.c.mean)
-        .outerjoin(summaries, is_measured)
-    )
-    newest_first = connection.execute(means).all()
+    until_run = {"comparison": run.comparison, "until": run.slot, "metric": metric}
+    newest_first = connection.execute(_RECENT_MEANS, until_run).all()
     return tuple((row.slot, row.mean) for row in reversed(newest_first))

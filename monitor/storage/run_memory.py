@@ -4,25 +4,74 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import starmap
 
-from sqlalchemy import ColumnElement, Connection, and_, func, select
+from sqlalchemy import Connection, and_, bindparam, func, select
 
-from monitor.model.alerts import Expectation, State
+from monitor.model.alerts import AlertState, State, is_halfway
 from monitor.model.errors import DatabaseError
 from monitor.model.explanation import Explanation, Split
 from monitor.model.immutable import immutable
-from monitor.model.memory import Memory, MemoryRequest, PastRun
+from monitor.model.memory import LessonTopic, Memory, MemoryRequest, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, RuleKind
-from monitor.model.runs import KeptLists, RunStatus, Summary
+from monitor.model.runs import KeptLists, Run, RunStatus, Summary
 from monitor.model.unpaired import UnpairedResults
 from monitor.storage import run_results
 from monitor.storage.alert_states import read_accepted, read_states
-from monitor.storage.list_pieces import last_run_with_lists, load_lists, onset_of
+from monitor.storage.list_pieces import (
+    RunWithLists,
+    last_run_with_lists,
+    load_lists,
+    onset_of,
+)
+from monitor.storage.rows import from_row
+from monitor.storage.run_results import RUN_ROWS
 from monitor.storage.tables.alert_tables import transitions
-from monitor.storage.tables.run_tables import runs, summaries
+from monitor.storage.tables.run_tables import expectations, runs, summaries
 from monitor.storage.transactions import Database
+
+_IS_EARLIER = and_(runs.c.comparison == bindparam("comparison"), runs.c.slot < bindparam("before"))
+"""Whether a run of the comparison has an earlier slot than the requesting run."""
+_IS_EARLIER_OK = and_(_IS_EARLIER, runs.c.status == RunStatus.OK)
+_IS_EARLIER_OF_CONFIG = and_(_IS_EARLIER, runs.c.config_hash == bindparam("config_hash"))
+_IS_IN_IDS = runs.c.id.in_(bindparam("ids", expanding=True))
+
+# Each run executes these statements, and building a statement takes longer than executing it.
+_LAST_OK = RUN_ROWS.where(_IS_EARLIER_OK).order_by(runs.c.slot.desc()).limit(1)
+_LAST_OF_OTHER_CONFIG = _LAST_OK.where(runs.c.config_hash != bindparam("config_hash"))
+_LAST_OK_OF_CONFIG = (
+    select(runs.c.id, runs.c.slot)
+    .where(_IS_EARLIER_OF_CONFIG, runs.c.status == RunStatus.OK)
+    .order_by(runs.c.slot.desc())
+    .limit(bindparam("limit"))
+)
+_DRIFT_CHANGES = (
+    select(transitions.c.alert, transitions.c.segment, transitions.c.slot, transitions.c.to_state)
+    .where(
+        transitions.c.comparison == bindparam("comparison"),
+        # Alerts on conditions, such as coverage, do not make a run unhealthy.
+        transitions.c.kind != RuleKind.CONDITION,
+    )
+    .order_by(transitions.c.slot, transitions.c.id)
+)
+_MODELS = select(runs.c.id, runs.c.models, runs.c.standstills).where(_IS_IN_IDS)
+_SPLITS = select(runs.c.id, runs.c.split).where(_IS_IN_IDS)
+_FLOOR_OVERLAPS = select(summaries.c.mean).where(
+    summaries.c.run_id.in_(bindparam("ids", expanding=True)),
+    summaries.c.segment == ALL,
+    summaries.c.metric == "floor(overlap)",
+    summaries.c.n > 0,
+)
+_TREND_EVIDENCE = select(
+    expectations.c.run_id, expectations.c.evidence, expectations.c.evidence_limit
+).where(
+    expectations.c.run_id.in_(bindparam("ids", expanding=True)),
+    # With many segments, at least one of them nearly always looks like a trend. So only the
+    # expectations for all users can make a run suspicious.
+    expectations.c.segment == ALL,
+    expectations.c.evidence.is_not(None),
+    expectations.c.evidence_limit.is_not(None),
+)
 
 _EXPLAINED = 7
 """How many of the newest runs are searched for the cause of an alert."""
@@ -45,12 +94,13 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
     with database.read() as connection:
         last_ok_runs = _last_ok_runs(connection, request)
         past = _past_runs(connection, request, _last(last_ok_runs, request.runs))
+        last_ok = connection.execute(_LAST_OK, _asked(request)).first()
         memory = Memory(
             states=read_states(connection, comparison),
             past=past,
             accepted=read_accepted(connection, comparison),
             anew_since=_anew_since(connection, request, past),
-            last_ok=run_results.newest_run(connection, comparison, _is_earlier_ok(request)),
+            last_ok=None if last_ok is None else from_row(Run, last_ok),
         )
         if request.wants_planned_baseline_share:
             planned_baseline_share = _planned_baseline_share(connection, request)
@@ -65,34 +115,33 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
             )
         if not request.wants_last_lists:
             return memory
-        last_id, former_id = _runs_with_lists(connection, request)
-        former_slot = connection.scalar(select(runs.c.slot).where(runs.c.id == former_id))
+        last, former = _runs_with_lists(connection, request, memory.states)
     unreadable: list[str] = []
-    last_lists = _read_lists(database, last_id, "lists of the last run", unreadable)
+    last_lists = _read_lists(database, last, "lists of the last run", unreadable)
     former_lists = last_lists
-    if former_id != last_id:
-        former_lists = _read_lists(database, former_id, "lists from before the alerts", unreadable)
+    if former != last:
+        former_lists = _read_lists(database, former, "lists from before the alerts", unreadable)
     return replace(
         memory,
         last_lists=last_lists,
         former_lists=former_lists,
-        former_slot=former_slot,
+        former_slot=None if former is None else former.slot,
         unreadable=tuple(unreadable),
     )
 
 
 def _read_lists(
-    database: Database, run_id: int | None, name: str, unreadable: list[str]
+    database: Database, run: RunWithLists | None, name: str, unreadable: list[str]
 ) -> KeptLists | None:
     """Return the run's lists, or None if there is no run.
 
     If the lists are damaged, add a sentence to ``unreadable`` and return None. Other errors of the
     database are raised.
     """
-    if run_id is None:
+    if run is None:
         return None
     try:
-        return load_lists(database, run_id)
+        return load_lists(database, run.id)
     except DatabaseError as error:
         if not error.permanent:
             raise
@@ -126,21 +175,26 @@ def _past_runs(
     requested series.
     """
     ids = [run.id for run in last_ok_runs]
-    columns = select(runs.c.id, runs.c.models, runs.c.standstills)
-    rows = {row.id: row for row in connection.execute(columns.where(runs.c.id.in_(ids)))}
+    rows = {row.id: row for row in connection.execute(_MODELS, {"ids": ids})}
     lessons = run_results.lessons_by_run(connection, ids)
     past_runs = {}
     ids_with_summaries = []
+    topics: tuple[LessonTopic, ...] | None = None
+    has_lessons = False
     for run in last_ok_runs:
         past_run = PastRun(
             slot=run.slot,
             states=run.states,
-            lessons=lessons.get(run.id, {}),
+            lessons=lessons.get(run.id),
             standstills={item.alert: item for item in rows[run.id].standstills},
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        has_lessons = all(starmap(past_run.has_lesson, request.series.items()))
+        # Nearly all runs have the same topics.
+        if past_run.topics is not topics:
+            topics = past_run.topics
+            series = {topic.alert: topic.series for topic in topics}
+            has_lessons = request.series.items() <= series.items()
         if request.wants_summaries or not has_lessons:
             ids_with_summaries.append(run.id)
     summaries_by_run = run_results.items_by_run(connection, Summary, ids_with_summaries)
@@ -160,18 +214,16 @@ def _anew_since(
     """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
-    has_other_config = runs.c.config_hash != request.config_hash
-    last_before_change = run_results.newest_run(
-        connection, request.comparison, has_other_config, _is_earlier_ok(request)
-    )
+    asked = _asked(request)
+    last_before_change = connection.execute(_LAST_OF_OTHER_CONFIG, asked).first()
     if last_before_change is None:
         return None
     # The first runs with this configuration may have failed, so runs with any status are searched.
     first = select(func.min(runs.c.slot)).where(
-        _is_earlier_of_config(request), runs.c.slot > last_before_change.slot
+        _IS_EARLIER_OF_CONFIG, runs.c.slot > last_before_change.slot
     )
     # If there is no such run, the requesting run is the first.
-    return connection.scalar(first) or request.before
+    return connection.scalar(first, asked) or request.before
 
 
 def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> float | None:
@@ -182,11 +234,11 @@ def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> f
     """
     query = (
         select(runs.c.unpaired)
-        .where(_is_earlier_of_config(request), runs.c.unpaired.is_not(None))
+        .where(_IS_EARLIER_OF_CONFIG, runs.c.unpaired.is_not(None))
         .order_by(runs.c.slot.desc())
         .limit(1)
     )
-    unpaired: UnpairedResults | None = connection.scalar(query)
+    unpaired: UnpairedResults | None = connection.scalar(query, _asked(request))
     return None if unpaired is None else unpaired.baseline_share
 
 
@@ -195,13 +247,8 @@ def _floor_overlaps(connection: Connection, last_ok_runs: Sequence[_OkRun]) -> t
 
     Runs without a noise floor are left out.
     """
-    query = select(summaries.c.mean).where(
-        summaries.c.run_id.in_([run.id for run in last_ok_runs]),
-        summaries.c.segment == ALL,
-        summaries.c.metric == "floor(overlap)",
-        summaries.c.n > 0,
-    )
-    return tuple(connection.scalars(query))
+    ids = [run.id for run in last_ok_runs]
+    return tuple(connection.scalars(_FLOOR_OVERLAPS, {"ids": ids}))
 
 
 def _healthy_splits(
@@ -219,16 +266,18 @@ def _healthy_splits(
         further = _last_ok_runs(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
         quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
-    # With many segments, at least one of them nearly always looks like a trend. So only the
-    # expectations for all users can make a run suspicious.
-    expectations = run_results.items_by_run(connection, Expectation, chosen, segment=ALL)
-    rows = connection.execute(select(runs.c.id, runs.c.split).where(runs.c.id.in_(chosen)))
-    splits = {row.id: row.split for row in rows}
+    if not chosen:
+        return ()
+    ids = {"ids": chosen}
+    suspicious = set()
+    for run_id, evidence, limit in connection.execute(_TREND_EVIDENCE, ids):
+        if is_halfway(evidence, limit):
+            suspicious.add(run_id)
+    splits = {row.id: row.split for row in connection.execute(_SPLITS, ids)}
     healthy = []
     for run_id in chosen:
         split = splits[run_id]
-        is_suspicious = any(item.is_suspicious for item in expectations.get(run_id, ()))
-        if split is not None and split.means.n and not is_suspicious:
+        if split is not None and split.means.n and run_id not in suspicious:
             healthy.append(split)
     return tuple(healthy)
 
@@ -240,6 +289,8 @@ def _last_explained(
 
     Earlier runs belong to another fault. The runs before the present alerts are included, because
     a fault may begin before its alerts.
+
+    Runs whose explanation has no finding are left out.
     """
     of_fault: list[_OkRun] = []
     for run in last_ok_runs:
@@ -248,7 +299,7 @@ def _last_explained(
         if all_alerts_ended:
             of_fault.clear()
         of_fault.append(run)
-    explanations = run_results.explanations_by_run(connection, [run.id for run in of_fault])
+    explanations = run_results.faults_by_run(connection, [run.id for run in of_fault])
     explained = []
     for run in reversed(of_fault):
         if run.id in explanations:
@@ -257,31 +308,29 @@ def _last_explained(
 
 
 def _runs_with_lists(
-    connection: Connection, request: MemoryRequest
-) -> tuple[int | None, int | None]:
+    connection: Connection, request: MemoryRequest, states: Sequence[AlertState]
+) -> tuple[RunWithLists | None, RunWithLists | None]:
     """Return the newest earlier run with lists, and the newest one from before the current alerts.
 
-    Both are ids of runs with status ok. An id is None if there is no such run.
+    Both have the status ok. A run is None if there is no such run. ``states`` are the states of the
+    comparison's alerts.
     """
     last = last_run_with_lists(connection, request.comparison, request.before)
-    onset = onset_of(connection, request.comparison)
+    onset = None
+    if any(state.state is not State.QUIET for state in states):
+        onset = onset_of(connection, request.comparison)
     if onset is None or onset >= request.before:
         return last, last
     return last, last_run_with_lists(connection, request.comparison, onset)
 
 
-def _is_earlier_of_config(request: MemoryRequest) -> ColumnElement[bool]:
-    """Return the condition that a run has the configuration and an earlier slot."""
-    return and_(
-        runs.c.comparison == request.comparison,
-        runs.c.config_hash == request.config_hash,
-        runs.c.slot < request.before,
-    )
-
-
-def _is_earlier_ok(request: MemoryRequest) -> ColumnElement[bool]:
-    """Return the condition that a run is ok and has an earlier slot than the requesting run."""
-    return and_(runs.c.status == RunStatus.OK, runs.c.slot < request.before)
+def _asked(request: MemoryRequest) -> dict[str, object]:
+    """Return the parameters of the conditions on earlier runs."""
+    return {
+        "comparison": request.comparison,
+        "config_hash": request.config_hash,
+        "before": request.before,
+    }
 
 
 def _last_ok_runs(
@@ -293,23 +342,13 @@ def _last_ok_runs(
     """
     if not request.runs and not request.splits:
         return []
-    query = run_results.newest_ok(request.comparison, _is_earlier_of_config(request))
+    asked = _asked(request)
     max_runs = limit or max(request.runs, _SEARCHED, _EXPLAINED)
-    newest_first = connection.execute(query.limit(max_runs)).all()
-    # Alerts on conditions, such as coverage, do not make a run unhealthy.
-    columns = transitions.c
-    drift_changes = (
-        select(columns.alert, columns.segment, columns.slot, columns.to_state)
-        .where(
-            columns.comparison == request.comparison,
-            columns.kind != RuleKind.CONDITION,
-        )
-        .order_by(columns.slot, columns.id)
-    )
-    changes = deque(connection.execute(drift_changes))
+    newest = connection.execute(_LAST_OK_OF_CONFIG, {**asked, "limit": max_runs}).all()
+    changes = deque(connection.execute(_DRIFT_CHANGES, asked))
     states = {}
     last_ok_runs = []
-    for run in reversed(newest_first):
+    for run in reversed(newest):
         # Apply all changes until this run, so that ``states`` are the alerts' states after it.
         while changes and changes[0].slot <= run.slot:
             change = changes.popleft()

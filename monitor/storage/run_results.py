@@ -8,19 +8,30 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, and_, delete, select
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    select,
+    type_coerce,
+)
 
 from monitor.model.alerts import Expectation
 from monitor.model.explanation import Explanation
-from monitor.model.memory import LESSON_NUMBERS, Lesson, to_lessons
+from monitor.model.memory import LESSON_NUMBERS, Lessons, LessonTopic, to_lessons
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
 from monitor.storage.partitions import of_run
-from monitor.storage.rows import from_row, to_row
+from monitor.storage.rows import from_row, from_rows, to_row
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import (
     arm_scores,
@@ -41,9 +52,6 @@ _T = TypeVar("_T", bound="DataclassInstance")
 
 _DOUBLES = "<f8"
 _DOUBLE_BYTES = 8
-
-_About = tuple[tuple[str, JudgedSeries, tuple[str, ...]], ...]
-"""Alert, series and segments of each lesson."""
 
 _FIELDS = {field.name for field in fields(Run)}
 RUN_ROWS: Select[Any] = select(
@@ -75,16 +83,30 @@ _NOT_STORED: Mapping[type, frozenset[str]] = {
 }
 """Fields without a column. Those of an expectation are packed into lessons, or serve one run."""
 
+# Each run executes these statements, and building a statement takes longer than executing it.
+_LESSONS = select(lessons).where(lessons.c.run_id.in_(bindparam("ids", expanding=True)))
+_EXPLANATIONS = select(explanations.c.run_id, explanations.c.details).where(
+    explanations.c.run_id.in_(bindparam("ids", expanding=True))
+)
+_FAULTS = _EXPLANATIONS.where(
+    # An explanation is large, so the database selects those with a finding.
+    type_coerce(explanations.c.details, JSON)["finding"].as_string().is_not(None)
+)
 
-def replace_results(connection: Connection, result: RunResult) -> None:
-    """Replace the results of an earlier attempt by the results of this run.
 
-    They include lessons, which are the numbers that later runs learn from. The lists of the earlier
-    attempt are deleted too. `store_lists` stores the new lists later.
-    """
-    run_id = result.claim.run_id
+def delete_results(connection: Connection, run_id: int) -> None:
+    """Delete the results of an earlier attempt of this run, with its lists and scores."""
     for table in RUN_TABLES:
         connection.execute(delete(table).where(of_run(connection, run_id, table)))
+
+
+def store_results(connection: Connection, result: RunResult) -> None:
+    """Store the results of a run that has no stored results.
+
+    They include lessons, which are the numbers that later runs learn from. `store_lists` stores the
+    run's lists later.
+    """
+    run_id = result.claim.run_id
     put_items(connection, run_id, CoverageRow, result.coverage.rows if result.coverage else ())
     put_items(connection, run_id, Summary, result.summaries)
     put_items(connection, run_id, ArmScore, result.arm_scores)
@@ -93,10 +115,10 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     explanation = result.explanation
     if explanation is not None:
         row = {"run_id": run_id, "sentence": explanation.sentence, "details": explanation}
-        connection.execute(explanations.insert().values(row))
+        connection.execute(explanations.insert(), row)
     packed_lessons = _pack_lessons(result.expectations)
     if packed_lessons:
-        connection.execute(lessons.insert().values(run_id=run_id, **packed_lessons))
+        connection.execute(lessons.insert(), {"run_id": run_id, **packed_lessons})
     if result.scores is not None:
         store_scores(connection, run_id, result.claim.slot, result.scores)
 
@@ -130,16 +152,27 @@ def items_by_run(
     segment: str | None = None,
 ) -> dict[int, tuple[_T, ...]]:
     """Return the items of each run, by the run's id. ``segment`` None selects all segments."""
+    if not run_ids:
+        return {}
+    query = _items_of_runs(kind)
+    if segment is not None:
+        table, _ = _TABLES_OF_ROWS[kind]
+        query = query.where(table.c.segment == segment)
+    rows = connection.execute(query, {"ids": run_ids}).all()
+    by_run: dict[int, list[_T]] = defaultdict(list)
+    for row, item in zip(rows, from_rows(kind, rows), strict=True):
+        by_run[row.run_id].append(item)
+    return {run_id: tuple(items) for run_id, items in by_run.items()}
+
+
+@cache
+def _items_of_runs(kind: type[_T]) -> Select[Any]:
+    """Return the query of the items of the runs ``ids``."""
     table, order = _TABLES_OF_ROWS[kind]
     # The names of fields are the columns' keys, which may differ from their names in the database.
     columns = [column.label(key) for key, column in table.c.items()]
-    query = select(*columns).where(table.c.run_id.in_(run_ids)).order_by(*order)
-    if segment is not None:
-        query = query.where(table.c.segment == segment)
-    by_run: dict[int, list[_T]] = defaultdict(list)
-    for row in connection.execute(query):
-        by_run[row.run_id].append(from_row(kind, row))
-    return {run_id: tuple(items) for run_id, items in by_run.items()}
+    is_of_runs = table.c.run_id.in_(bindparam("ids", expanding=True))
+    return select(*columns).where(is_of_runs).order_by(*order)
 
 
 def newest_run(
@@ -173,10 +206,19 @@ def coverage_by_run(
 
 def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
     """Return the explanations of these runs, if this version can read them."""
-    query = select(explanations.c.run_id, explanations.c.details).where(
-        explanations.c.run_id.in_(run_ids)
-    )
-    return {run_id: explanation for run_id, explanation in connection.execute(query) if explanation}
+    return _explanations_in(connection, _EXPLANATIONS, run_ids)
+
+
+def faults_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
+    """Return the explanations of these runs that have found a fault."""
+    return _explanations_in(connection, _FAULTS, run_ids)
+
+
+def _explanations_in(
+    connection: Connection, query: Select[Any], run_ids: Sequence[int]
+) -> dict[int, Explanation]:
+    rows = connection.execute(query, {"ids": run_ids})
+    return {run_id: explanation for run_id, explanation in rows if explanation}
 
 
 def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
@@ -184,60 +226,47 @@ def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
 
     The row is empty if no expectation names its series.
     """
-    about = []
-    numbers = []
-    for alert, lesson in to_lessons(expectations).items():
-        if lesson.series is not None:
-            about.append([alert, lesson.series, lesson.segments])
-            numbers.append(lesson.numbers)
-    if not numbers:
+    packed = to_lessons(each for each in expectations if each.series is not None)
+    if packed is None:
         return {}
-    import numpy as np
+    return {
+        "about": json.dumps(packed.topics),
+        "numbers": packed.numbers.astype(_DOUBLES).tobytes(),
+    }
 
-    # ``numbers`` have one row for each part of a lesson, and one column for each segment.
-    joined = np.concatenate(numbers, axis=1)
-    return {"about": json.dumps(about), "numbers": joined.astype(_DOUBLES).tobytes()}
 
-
-def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
-    """Return the lessons of each run, by run and alert.
+def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Lessons | None]:
+    """Return the lessons of each run.
 
     If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used
     instead.
     """
-    query = select(lessons).where(lessons.c.run_id.in_(run_ids))
     return {
-        row.run_id: _unpack_lessons(_parse_about(row.about), row.numbers)
-        for row in connection.execute(query)
+        row.run_id: _unpack_lessons(_parse_topics(row.about), row.numbers)
+        for row in connection.execute(_LESSONS, {"ids": run_ids})
     }
 
 
-def _unpack_lessons(about: _About, numbers: bytes) -> dict[str, Lesson]:
-    """Return the lessons in these bytes by alert: the reverse of `_pack_lessons`.
+def _unpack_lessons(topics: tuple[LessonTopic, ...], numbers: bytes) -> Lessons | None:
+    """Return the lessons about these topics in these bytes: the reverse of `_pack_lessons`.
 
-    Returns no lessons if the number of bytes does not fit ``about``.
+    Returns None if the number of bytes does not fit the topics.
     """
-    all_segments = sum(len(segments) for _, _, segments in about)
-    if len(numbers) != LESSON_NUMBERS * all_segments * _DOUBLE_BYTES:
-        return {}
+    columns = sum(len(topic.segments) for topic in topics)
+    if len(numbers) != LESSON_NUMBERS * columns * _DOUBLE_BYTES:
+        return None
     import numpy as np
 
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(LESSON_NUMBERS, all_segments)
-    by_alert = {}
-    begin = 0
-    for alert, series, segments in about:
-        end = begin + len(segments)
-        by_alert[alert] = Lesson(series=series, segments=segments, numbers=table[:, begin:end])
-        begin = end
-    return by_alert
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(LESSON_NUMBERS, columns)
+    return Lessons(topics=topics, numbers=table)
 
 
 @lru_cache(maxsize=64)
-def _parse_about(about: str) -> _About:
+def _parse_topics(about: str) -> tuple[LessonTopic, ...]:
     """Parse the text once for all runs of a comparison, whose texts are mostly equal."""
-    parsed = []
+    topics = []
     for alert, (metric, statistic, judged, min_users), segments in json.loads(about):
         judged_segments = judged if isinstance(judged, str) else tuple(judged)
         series = JudgedSeries(metric, statistic, judged_segments, min_users)
-        parsed.append((alert, series, tuple(segments)))
-    return tuple(parsed)
+        topics.append(LessonTopic(alert, series, tuple(segments)))
+    return tuple(topics)

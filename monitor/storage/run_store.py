@@ -8,6 +8,7 @@ Each change of a claim is one conditional statement, so that only one of several
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import cache
 from itertools import chain, islice
 from typing import Any
 
@@ -17,7 +18,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    RowMapping,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -26,14 +29,15 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.sql.dml import ReturningInsert
 
 from monitor.model.runs import Claim, Run, RunResult, RunStatus, Scores, Summary, kept_name
 from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
-from monitor.storage.rows import from_row, from_rows, insert, lock_names, midnight, to_row
+from monitor.storage.rows import from_row, from_rows, insert_in, lock_names, midnight, to_row
 from monitor.storage.run_history import WAITS_FOR_RELEVANCE
-from monitor.storage.run_results import RUN_ROWS, put_items, replace_results
+from monitor.storage.run_results import RUN_ROWS, delete_results, put_items, store_results
 from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
@@ -45,6 +49,24 @@ _NOT_IN_RUNS = frozenset(
     | {"states", "transitions", "expectations"}
 )
 """Fields of a result that are stored in other tables, or not at all."""
+
+_IS_HELD = and_(
+    runs.c.id == bindparam("held_id"),
+    runs.c.owner == bindparam("holder"),
+    # If another process has claimed the slot, ``attempt`` is higher.
+    runs.c.attempt == bindparam("held_attempt"),
+)
+"""Whether a run is still held by the claim whose values are `_held_by`."""
+
+# Each run executes these statements, and building a statement takes longer than executing it.
+_FINISH = update(runs).where(_IS_HELD)
+_FINISHED_ATTEMPT = (
+    select(runs).where(_IS_HELD, runs.c.status.in_(_STATUSES_AT_END)).with_for_update()
+)
+_FORGET_DAY = delete(daily).where(
+    daily.c.comparison == bindparam("name"), daily.c.day == bindparam("midnight"), ~daily.c.is_final
+)
+
 _RELEASED = "the slot was given back before the run began"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
@@ -84,24 +106,21 @@ class SqlRunStore:
             "reasons": None,
         }
         first_attempt = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
-        is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
-        is_finished = runs.c.status.in_(_STATUSES_AT_END)
-        may_run = or_(~is_finished, literal(rerun, Boolean))
-        # The results of a finished run stay visible until `finish` replaces them.
-        new_attempt = {"attempt": runs.c.attempt + 1, **holder, **_unless(is_finished, begun)}
-        is_slot = _is_slot(comparison, slot)
-        take_over = update(runs).where(is_slot, is_free, may_run).values(new_attempt)
         with self._database.write() as connection:
-            # The unique key lets only one of several callers insert the slot. Without the option
-            # SQLAlchemy may not know the number of rows that an INSERT added.
-            inserted = connection.execute(
-                insert(connection, runs).values(first_attempt).on_conflict_do_nothing(),
-                execution_options={"preserve_rowcount": True},
-            )
-            if inserted.rowcount != 1 and connection.execute(take_over).rowcount != 1:
-                return None
-            row = connection.execute(select(runs).where(is_slot)).one()
-        return _to_claim(row, started_at=now)
+            # The unique key lets only one of several callers insert the slot.
+            insert_slot = _insert_slot(connection.dialect.name)
+            row = connection.execute(insert_slot, first_attempt).one_or_none()
+            if row is None:
+                is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
+                is_finished = runs.c.status.in_(_STATUSES_AT_END)
+                may_run = or_(~is_finished, literal(rerun, Boolean))
+                take_over = update(runs).where(_is_slot(comparison, slot), is_free, may_run)
+                # The results of a finished run stay visible until `finish` replaces them.
+                new_attempt = take_over.values(
+                    attempt=runs.c.attempt + 1, **holder, **_unless(is_finished, begun)
+                )
+                row = connection.execute(new_attempt.returning(runs)).one_or_none()
+        return None if row is None else _to_claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
         """Return the claim on the slot, which may have expired. Return None if there is no claim."""
@@ -116,15 +135,14 @@ class SqlRunStore:
         - If an earlier attempt has finished, its status and its results stay.
         - Otherwise the run becomes abandoned.
         """
-        is_held = _is_held(claim)
         is_first_attempt = and_(runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
-        delete_first_attempt = delete(runs).where(is_held, is_first_attempt)
+        delete_first_attempt = delete(runs).where(_IS_HELD, is_first_attempt)
         abandoned = as_abandoned(_RELEASED, claim.started_at)
-        give_up = update(runs).where(is_held).values(claimed_until=None, **abandoned)
+        give_up = update(runs).where(_IS_HELD).values(claimed_until=None, **abandoned)
         with self._database.write() as connection:
-            connection.execute(delete_first_attempt)
+            connection.execute(delete_first_attempt, _held_by(claim))
             # If the row was deleted, this finds no row.
-            connection.execute(give_up)
+            connection.execute(give_up, _held_by(claim))
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> int | None:
         """Store a complete result in one transaction, and return the run's number.
@@ -146,12 +164,11 @@ class SqlRunStore:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
             result = replace(result, scores=_with_first_block(result.scores))
         with self._database.write() as connection:
-            if result.claim.keeps_earlier:
-                result = replace(result, claim=_set_earlier_aside(connection, result.claim))
+            result = replace(result, claim=_make_room(connection, result.claim))
             if not _finish_claim(connection, result):
                 return None
             _forget_day(connection, result.claim.comparison, result.claim.slot)
-            replace_results(connection, result)
+            store_results(connection, result)
             store_alerts(connection, result.states, result.transitions, receivers)
             # The stored alert states decide which lists are still needed.
             list_pieces.store_lists(connection, result, pieces)
@@ -206,6 +223,11 @@ class SqlRunStore:
             return True
 
 
+@cache
+def _insert_slot(dialect: str) -> ReturningInsert[Any]:
+    return insert_in(dialect, runs).on_conflict_do_nothing().returning(runs)
+
+
 def _with_first_block(blocks: Iterable[Scores]) -> Iterable[Scores]:
     """Return the same blocks, and compute the first one now.
 
@@ -220,11 +242,9 @@ def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:
     return and_(runs.c.comparison == comparison, runs.c.slot == slot)
 
 
-def _is_held(claim: Claim) -> ColumnElement[bool]:
-    # If another process has claimed the slot, ``attempt`` is higher.
-    return and_(
-        runs.c.id == claim.run_id, runs.c.owner == claim.owner, runs.c.attempt == claim.attempt
-    )
+def _held_by(claim: Claim) -> dict[str, object]:
+    """Return the parameters of `_IS_HELD`."""
+    return {"held_id": claim.run_id, "holder": claim.owner, "held_attempt": claim.attempt}
 
 
 def _unless(condition: ColumnElement[bool], new: Mapping[str, object]) -> dict[str, Case[Any]]:
@@ -261,16 +281,26 @@ def _to_claim(row: Row[Any], **others: object) -> Claim:
     )
 
 
-def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
-    """Rename the finished run of the slot, so that it is kept.
+def _make_room(connection: Connection, claim: Claim) -> Claim:
+    """Delete the results of a finished attempt of the slot, or set them aside.
 
-    Returns the claim with the number of a new row. If no run has finished, returns the same claim.
+    Returns the claim. If the earlier attempt is kept, the claim has the number of a new row.
     """
-    is_earlier = and_(_is_held(claim), runs.c.status.in_(_STATUSES_AT_END))
-    query = select(runs).where(is_earlier).with_for_update()
-    row = connection.execute(query).mappings().one_or_none()
-    if row is None:
+    earlier = connection.execute(_FINISHED_ATTEMPT, _held_by(claim)).mappings().one_or_none()
+    if earlier is None:
+        # Only finished runs have results.
         return claim
+    if claim.keeps_earlier:
+        return _set_aside(connection, claim, earlier)
+    delete_results(connection, claim.run_id)
+    return claim
+
+
+def _set_aside(connection: Connection, claim: Claim, row: RowMapping) -> Claim:
+    """Rename the finished run in this row, so that it is kept.
+
+    Returns the claim with the number of a new row.
+    """
     # The earlier attempt keeps its id, because its results refer to this id.
     attempt = claim.attempt - 1
     earlier_values = {
@@ -296,15 +326,14 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
         claimed_until=None,
         labelled_at=result.finished_at if result.is_labelled else None,
     )
-    finished = update(runs).where(_is_held(result.claim)).values(values)
-    return connection.execute(finished).rowcount == 1
+    finished = connection.execute(_FINISH, {**values, **_held_by(result.claim)})
+    return finished.rowcount == 1
 
 
 def _forget_day(connection: Connection, comparison: str, slot: datetime) -> None:
     """Delete the roll-up of the slot's day, unless it is final. Pruning builds it again."""
     lock_names(connection, [comparison])
-    is_day = and_(daily.c.comparison == comparison, daily.c.day == midnight(slot))
-    connection.execute(delete(daily).where(is_day, ~daily.c.is_final))
+    connection.execute(_FORGET_DAY, {"name": comparison, "midnight": midnight(slot)})
 
 
 def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[Summary]) -> None:

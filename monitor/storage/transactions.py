@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -18,6 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from monitor.model.errors import ConfigError, DatabaseError, DatabaseErrorKind, LeaseLostError
 from monitor.model.immutable import immutable
 from monitor.model.runs import Lease
+from monitor.storage.column_types import read_document
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe_url, file_of
 from monitor.storage.rows import is_sqlite
@@ -39,7 +40,11 @@ _RECYCLE_S = 1800  # a PostgreSQL connection is replaced at this age
 _SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 # The connection that was used last is used next, because it has pages and statements in memory.
-_ENGINE: dict[str, Any] = {"hide_parameters": True, "pool_use_lifo": True}
+_ENGINE: dict[str, Any] = {
+    "hide_parameters": True,
+    "pool_use_lifo": True,
+    "json_deserializer": read_document,
+}
 
 # Prepared statements fail behind a pooler that uses another server connection for each
 # transaction.
@@ -165,10 +170,12 @@ class Database:
         with self._transaction(is_writing=False) as connection:
             yield connection
 
-    def rows(self, query: Select[Any]) -> Sequence[Row[*tuple[Any, ...]]]:
+    def rows(
+        self, query: Select[Any], parameters: Mapping[str, object] | None = None
+    ) -> Sequence[Row[*tuple[Any, ...]]]:
         """Return every row of one query, read in a transaction of its own."""
         with self.read() as connection:
-            return connection.execute(query).all()
+            return connection.execute(query, parameters).all()
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:

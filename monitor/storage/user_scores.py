@@ -19,8 +19,12 @@ def store_scores(
     run_id: int,
     slot: datetime,
     blocks: Iterable[Scores],
+    *,
+    first_part: int = 0,
 ) -> None:
     """Insert the scores of every user in the run of this slot.
+
+    ``first_part`` is the first number of a part that the run's stored scores do not have.
 
     All blocks have the same metrics. Inserting is fastest if users ascend within each block and
     from block to block. New rows are then the last ones by the table's key.
@@ -34,7 +38,7 @@ def store_scores(
         return
     metrics = list(first_block.by_metric)
     parts = [metrics[start : start + PLACES] for start in range(0, len(metrics), PLACES)]
-    first_part = _store_places(connection, run_id, parts)
+    _store_places(connection, run_id, parts, first_part)
     # This uses the driver's own connection, because SQLAlchemy would take twice the time. It works
     # in the transaction that SQLAlchemy began.
     driver = connection.connection.driver_connection
@@ -62,7 +66,9 @@ def replace_scores(
     used_parts = select(score_places.c.part).where(is_of_run)
     is_unused = scores.c.part.not_in(used_parts)
     connection.execute(delete(scores).where(of_run(connection, run_id), is_unused))
-    store_scores(connection, run_id, slot, [new])
+    last_part = connection.scalar(select(func.max(score_places.c.part)).where(is_of_run))
+    first_part = 0 if last_part is None else last_part + 1
+    store_scores(connection, run_id, slot, [new], first_part=first_part)
 
 
 def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
@@ -96,18 +102,15 @@ def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> 
     return Scores(users=pd.Index(joined.index, dtype="str"), by_metric=by_metric)
 
 
-def _store_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
-    """Store the part and column of each metric. Return the number of the first new part.
+def _store_places(
+    connection: Connection, run_id: int, parts: Sequence[Sequence[str]], first: int
+) -> None:
+    """Store the part and column of each metric.
 
-    ``parts`` are the metrics of each new part.
+    ``parts`` are the metrics of each part. The first of them gets the number ``first``.
     """
-    last = connection.scalar(
-        select(func.max(score_places.c.part)).where(score_places.c.run_id == run_id)
-    )
-    first = 0 if last is None else last + 1
     rows = []
     for part, metrics in enumerate(parts, start=first):
         for place, metric in enumerate(metrics, start=1):
             rows.append({"run_id": run_id, "metric": metric, "part": part, "place": place})
     connection.execute(score_places.insert(), rows)
-    return first

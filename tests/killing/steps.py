@@ -53,7 +53,7 @@ STEPS = {
     "claim": lambda: after(SqlRunStore, "claim"),
     "pull": lambda: before(JoinedFiles, "read"),
     "score": lambda: before(accumulator, "score_pairs"),
-    "store": lambda: after(run_store, "replace_results"),
+    "store": lambda: after(run_store, "store_results"),
     "before commit": lambda: after(run_store, "store_alerts"),
     "commit": lambda: after(SqlRunStore, "finish"),
     "claim of the transition": lambda: after(SqlOutbox, "claim_deliveries", bool),

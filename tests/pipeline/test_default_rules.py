@@ -16,7 +16,7 @@ import pytest
 from factories import DAY, HOUR, MINUTE, SLOT, summary
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import Outcome, State
-from monitor.model.memory import Lesson, PastRun
+from monitor.model.memory import Lessons, LessonTopic, PastRun
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import is_learned, judged_series
 from monitor.model.runs import ArmScore
@@ -132,13 +132,10 @@ def remember(what, run):
     past = PastRun(slot=run.slot, summaries=run.summaries, states={})
     series = [RuleSeries(rule, ALL) for rule in what.judging.rules if is_learned(rule)]
     numbers = np.stack(astuple(read_lessons(series, [past])))
-    lessons = {
-        each.rule.alert: Lesson(
-            series=judged_series(each.rule), segments=(ALL,), numbers=numbers[:, 0, [column]]
-        )
-        for column, each in enumerate(series)
-    }
-    return replace(past, lessons=lessons)
+    topics = tuple(
+        LessonTopic(each.rule.alert, judged_series(each.rule), (ALL,)) for each in series
+    )
+    return replace(past, lessons=Lessons(topics=topics, numbers=numbers[:, 0]))
 
 
 def fired(every, faults):

@@ -68,20 +68,19 @@ def recall(store, day, *rules, runs=5, **changes):
 def test_expectations_are_read_back_unchanged_and_removed_by_a_rerun(store):
     stored(store, 0, expectations=SEEN)
     assert newest(store).expectations == (FULL, LEARNING)
-    lesson = recall(store, 1, LOW).past[0].lessons["Low"]
-    assert lesson.series == judged_series(LOW)
-    assert lesson.segments == ("all", "country=DE")
+    lessons_of_run = recall(store, 1, LOW).past[0].lessons
+    assert lessons_of_run.topics == (("Low", judged_series(LOW), ("all", "country=DE")),)
     numbers = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
-    np.testing.assert_array_equal(lesson.numbers, numbers)
+    np.testing.assert_array_equal(lessons_of_run.numbers, numbers)
 
     execute_sql(store, lessons.update().values(numbers=b"short"))
     (damaged,) = recall(store, 1, LOW).past
-    assert damaged.lessons == {}
+    assert damaged.lessons is None
     assert len(damaged.summaries) == 1
 
     run(store, SLOT)
     assert newest(store).expectations == ()
-    assert recall(store, 1).past[0].lessons == {}
+    assert recall(store, 1).past[0].lessons is None
 
 
 def test_runs_of_another_configuration_are_not_learned_and_learning_starts_again(store):

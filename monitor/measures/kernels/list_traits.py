@@ -1,6 +1,9 @@
 """Finds the users whose lists have a trait: equal, unchanged, reversed, similar or shifted."""
 
+from functools import cache
+
 import numpy as np
+import numpy.typing as npt
 
 from monitor.measures.kernels.alignment import blocks, count_discordant, count_shared
 from monitor.model.arrays import Codes, Floats, Integers
@@ -28,6 +31,8 @@ def number_repeated(codes: Codes) -> Integers:
     # Lists with different tops differ, so most lists need not be read to the end.
     rows = np.flatnonzero(codes[:, 0] >= 0)
     for depth in (_REPEATED_DEPTH, codes.shape[1]):
+        if not len(rows):
+            return numbers
         group_of, counts = _group_lists(codes[rows, :depth])
         is_repeated = counts[group_of] > 1
         rows = rows[is_repeated]
@@ -38,13 +43,18 @@ def number_repeated(codes: Codes) -> Integers:
 def _group_lists(codes: Codes) -> tuple[Integers, Integers]:
     """The number of each list (n,), equal for equal lists, and how often each number occurs."""
     # Two of the 64-bit hashes of 100,000 distinct lists are equal about once in 10^9 runs.
-    keys = np.frombuffer(np.random.default_rng(_SEED).bytes(8 * codes.shape[1]), dtype="<u8")
     hashes = np.zeros(len(codes), dtype=np.uint64)
-    for place, key in enumerate(keys):
+    for place, key in enumerate(_hash_keys(codes.shape[1])):
         hashes += (codes[:, place] + 1).astype(np.uint64) * key
         hashes ^= hashes >> np.uint64(29)
     _, group_of, counts = np.unique(hashes, return_inverse=True, return_counts=True)
     return group_of, counts
+
+
+@cache
+def _hash_keys(width: int) -> npt.NDArray[np.uint64]:
+    """A key for each place of a list. The keys are always the same."""
+    return np.frombuffer(np.random.default_rng(_SEED).bytes(8 * width), dtype="<u8")
 
 
 def largest_group(numbers: Integers) -> int:

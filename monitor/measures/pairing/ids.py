@@ -102,7 +102,7 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
         return _positions(id_values(wanted), present)
     # Both arrays are coded in one pass, because an index of text would build a hash table of Python
     # objects.
-    codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
+    codes, _ = pd.factorize(wanted.append(present))
     row_of = np.full(len(codes), -1, dtype=np.intp)
     row_of[codes[len(wanted) :]] = np.arange(len(present))
     return row_of[: len(wanted)]

@@ -212,9 +212,7 @@ class DaemonJobs:
         skipped: Mapping[str, int] = {}
         result = None
         with errors_logged("run not done", comparison=name):
-            history = self.runner.store.history
-            runs = self.runner.patiently(partial(history.runs, comparison=name, limit=1))
-            newest = runs[0] if runs else None
+            newest = self.runner.patiently(partial(self.runner.store.history.newest, name))
             if newest is not None and newest.slot > now + MAX_CLOCK_SKEW:
                 self._accept_clock(newest, slot)
             elif newest is not None:

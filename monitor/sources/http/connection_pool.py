@@ -152,7 +152,12 @@ def tls_settings(options: HttpOptions) -> ssl.SSLContext | None:
 
     Raises SourceError if a file cannot be read.
     """
-    paths = options.model_dump(include={"ca_file", "cert_file", "key_file"}, exclude_none=True)
+    given = {
+        "ca_file": options.ca_file,
+        "cert_file": options.cert_file,
+        "key_file": options.key_file,
+    }
+    paths = {name: path for name, path in given.items() if path is not None}
     if not paths:
         return None
     try:

@@ -26,6 +26,7 @@ from monitor.sources.http.request import RequestFailure
 from monitor.texts.tls_faults import write_tls_fault
 
 _CHUNK_BYTES = 64 * 1024
+_ANSWERED = frozenset({HTTPStatus.OK.value, HTTPStatus.CREATED.value})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -143,7 +144,7 @@ async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | Non
 def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     """The failure that a status means. None if the body is an answer."""
     status = response.status
-    if status in (HTTPStatus.OK, HTTPStatus.CREATED):
+    if status in _ANSWERED:
         return None
     note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):

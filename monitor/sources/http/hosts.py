@@ -174,9 +174,13 @@ class Host:
 
         Returns a failure if limits or pauses do not admit the request before the deadline.
         """
-        breakers = self.breakers[""], self.breakers[what]
-        breaker = next((breaker for breaker in breakers if breaker.is_open), None)
-        probe = None if breaker is None else await breaker.admit()
+        of_host = self.breakers[""]
+        of_address = self.breakers[what]
+        probe: _Probe | RequestFailure | None = None
+        if of_host.is_open:
+            probe = await of_host.admit()
+        elif of_address.is_open:
+            probe = await of_address.admit()
         if isinstance(probe, RequestFailure):
             return probe
         silence = None
@@ -198,8 +202,8 @@ class Host:
             if options.max_in_flight == "adaptive":
                 self._knee.add(begun_s, self._monotonic(), is_refused=silence is not None)
             if silence is None:
-                for breaker in breakers:
-                    breaker.close()
+                of_host.close()
+                of_address.close()
             return outcome
         finally:
             if probe is not None and not probe.done():
@@ -243,6 +247,8 @@ class Host:
         return None
 
     def _current_pause(self, what: str) -> _Pause | None:
+        if not self._pauses:
+            return None
         for key in ("", what):
             pause = self._pauses.get(key)
             if pause is not None and pause.until_s > self._monotonic():

@@ -69,6 +69,7 @@ class RequestTemplate:
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         url = fill_slot(options.address, request.slot, partial(quote, safe=""))
         self._url = URL(url.replace("{k}", str(request.k)), encoded=True)
+        self._path = self._url.raw_path
         self._is_batched = options.batch is not None
         self._place = "{users}" if self._is_batched else "{user}"
         self._has_place_beyond_path = self._place in str(self._url.with_path("/", keep_query=True))
@@ -99,7 +100,7 @@ class RequestTemplate:
         keys = ",".join(map(_quote, users))
         if self._has_place_beyond_path:
             return URL(str(self._url).replace(self._place, keys), encoded=True)
-        path = self._url.raw_path.replace(self._place, keys)
+        path = self._path.replace(self._place, keys)
         return self._url.with_path(path, encoded=True, keep_query=True)
 
     def body(self, users: Sequence[str]) -> bytes | None:

@@ -9,20 +9,23 @@ from zlib import crc32
 
 import numpy as np
 import pandas as pd
+from multidict import istr
 
 from monitor.measures.pairing.ids import find_users
 from monitor.model.rankings import Traces
 
 # These are headers of nginx and similar servers, CloudFront, Fastly, Akamai and Azure, Cloudflare,
 # Vercel, Varnish, and RFC 9211.
+# `istr` is looked up in half the time.
+_AGE = istr("Age")
 _STATUS = (
-    "X-Cache",
-    "X-Cache-Status",
-    "X-Proxy-Cache",
-    "CF-Cache-Status",
-    "X-Vercel-Cache",
-    "X-Varnish",
-    "Cache-Status",
+    istr("X-Cache"),
+    istr("X-Cache-Status"),
+    istr("X-Proxy-Cache"),
+    istr("CF-Cache-Status"),
+    istr("X-Vercel-Cache"),
+    istr("X-Varnish"),
+    istr("Cache-Status"),
 )
 # An answer that the cache checked with the origin ("RefreshHit", "TCP_EXPIRED_HIT", "REVALIDATED")
 # is not regarded as an answer of the cache. The second number in X-Varnish is the request whose
@@ -31,13 +34,13 @@ _FROM_CACHE = re.compile(
     r"(?i)(?:^|[\s,;]|(?<!refresh)(?<!expired)_)(hit|stale|updating|collapsed)\b(?!=\?0)|^\d+ \d+$"
 )
 _IDS = (
-    "X-Amzn-RequestId",
-    "X-Request-Id",
-    "Request-Id",
-    "X-Correlation-Id",
-    "X-Trace-Id",
-    "X-Amzn-Trace-Id",
-    "X-B3-TraceId",
+    istr("X-Amzn-RequestId"),
+    istr("X-Request-Id"),
+    istr("Request-Id"),
+    istr("X-Correlation-Id"),
+    istr("X-Trace-Id"),
+    istr("X-Amzn-Trace-Id"),
+    istr("X-B3-TraceId"),
 )
 
 
@@ -54,10 +57,12 @@ class TraceCollector:
         """Add an answer about these users."""
         sign, age_s = _find_cache(headers)
         self._sign = self._sign or sign
-        request_id = next((headers[name] for name in _IDS if name in headers), "")
         number = nan
-        if request_id:
-            number = crc32(request_id.encode("utf-8", "surrogateescape"))
+        for name in _IDS:
+            request_id = headers.get(name)
+            if request_id is not None:
+                number = _number_of(request_id)
+                break
         row = time.monotonic(), age_s, number
         for user in users:
             self._users.append(user)
@@ -75,16 +80,22 @@ class TraceCollector:
         return Traces(came_s=came_s, age_s=age_s, ids=ids, sign=self._sign)
 
 
+def _number_of(request_id: str) -> float:
+    """The number of an answer's id. NaN if the id is empty."""
+    return crc32(request_id.encode("utf-8", "surrogateescape")) if request_id else nan
+
+
 def _find_cache(headers: Mapping[str, str]) -> tuple[str, float]:
     """The header by which a cache shows that it answered, and the answer's age in seconds.
 
     The age is 0 if the cache does not report it. It is NaN if no cache answered.
     """
-    age = headers.get("Age", "")[:9]
+    age = headers.get(_AGE, "")[:9]
     if age.isdecimal() and int(age):
         return f"Age: {age}", float(age)
     for name in _STATUS:
-        match = _FROM_CACHE.search(headers.get(name, ""))
+        status = headers.get(name)
+        match = None if status is None else _FROM_CACHE.search(status)
         if match is not None:
             return f"{name}: {match[1] or match[0]}", 0.0
     return "", nan

@@ -1,7 +1,7 @@
 """Measures how each pair changed since an earlier run: by arm, by part, and by kind of change."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -225,7 +225,7 @@ def compare_pairs(
     share is its mean cost over both orders (Shapley 1953). `walk_to` splits it into parts. The
     share is 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
     ``membership`` is exactly 0 if the list has the same items as before. The cost is two walks and
-    at most 24 scorings, usually 16.
+    at most 24 scorings, usually 16, of the pairs whose list changed. Other pairs are scored 4 times.
     """
     lists = _pair_runs(former, present)
 
@@ -295,7 +295,8 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     arms if ``lists`` are the baseline's.
 
     The cost is the mean of two cases. In the first case the other arm has its former lists, and in
-    the second case its present lists.
+    the second case its present lists. Unchanged lists cost nothing. So their pairs are scored only
+    to find undefined scores.
     """
     before = PairBatch(
         baseline=other.former,
@@ -304,15 +305,29 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
         candidate_lengths=lists.former_lengths,
     )
     after = replace(before, candidate=lists.present, candidate_lengths=lists.present_lengths)
-    # The steps do not depend on the other arm's lists, so they are computed once for both cases.
-    walk = walk_to(before, after)
 
-    def score_with_present(step: PairBatch) -> Floats:
-        return score(replace(step, baseline=other.present, baseline_lengths=other.present_lengths))
+    def with_present(step: PairBatch, rows: Rows) -> PairBatch:
+        present_lengths = other.present_lengths[rows]
+        return replace(step, baseline=other.present[rows], baseline_lengths=present_lengths)
 
-    over_former = share_steps(walk, score)
-    over_present = share_steps(walk, score_with_present)
-    return _mean(over_former, over_present)
+    parts = {part.name: np.empty(len(before)) for part in fields(Parts)}
+    unchanged = np.flatnonzero(lists.is_same)
+    if len(unchanged):
+        same = before.take(unchanged)
+        is_defined = np.isfinite(score(same)) & np.isfinite(score(with_present(same, unchanged)))
+        for values in parts.values():
+            values[unchanged] = np.where(is_defined, 0.0, np.nan)
+    changed = np.flatnonzero(~lists.is_same)
+    if len(changed):
+        # The steps do not depend on the other arm's lists, so they are computed once for both
+        # cases.
+        walk = walk_to(before.take(changed), after.take(changed))
+        over_former = share_steps(walk, score)
+        over_present = share_steps(walk, lambda step: score(with_present(step, changed)))
+        cost = _mean(over_former, over_present)
+        for name, values in parts.items():
+            values[changed] = getattr(cost, name)
+    return Parts(**parts)
 
 
 def _add(first: Parts, second: Parts) -> Parts:
