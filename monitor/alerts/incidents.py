@@ -18,7 +18,7 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity
-from monitor.model.statistics import ABOUT_ORDER, CoverageShare, ListTrait
+from monitor.model.statistics import ABOUT_ORDER, NO_LIST, CoverageShare
 from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
@@ -33,19 +33,7 @@ _CARRIED = 0.2
 Their change must be at most this share of the segment's change.
 """
 _GROWN = 2.0
-_NO_LIST = (ListTrait.MISSING, ListTrait.EMPTY, ListTrait.FAILED, ListTrait.UNPAIRED)
 _LOUDEST = tuple(Severity)
-_TRAITS_OF_FAULT: Mapping[FaultKind, Collection[ListTrait]] = {
-    FaultKind.MISSING: _NO_LIST,
-    FaultKind.SHARED_LIST: (ListTrait.SHARED,),
-    FaultKind.IDENTICAL: (ListTrait.IDENTICAL, ListTrait.ALIKE),
-    FaultKind.ALIKE: (ListTrait.ALIKE,),
-    FaultKind.INTERLEAVED: (ListTrait.INTERLEAVED,),
-    FaultKind.CUT_SHORT: (ListTrait.SHORT, ListTrait.DUPLICATED),
-    FaultKind.STALE: (ListTrait.UNCHANGED,),
-    FaultKind.SHIFTED: (ListTrait.SHIFTED,),
-    FaultKind.REORDERED: ABOUT_ORDER,
-}
 
 
 class Symptom(StrEnum):
@@ -62,7 +50,7 @@ def find_symptom(kind: RuleKind, statistic: str) -> Symptom:
     if kind is RuleKind.CONDITION:
         is_outage = statistic in (Condition.ERROR, Condition.STALE)
         return Symptom.OUTAGE if is_outage else Symptom.CONDITION
-    if kind is RuleKind.COVERAGE and statistic.startswith(_NO_LIST):
+    if kind is RuleKind.COVERAGE and statistic.startswith(NO_LIST):
         return Symptom.NO_LIST
     return Symptom.OTHER_LIST
 
@@ -238,7 +226,7 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
     except ConfigError:
         return False  # another version stored the alert
     is_of_arm = share.arm is None or share.arm in finding.arms
-    return is_of_arm and share.trait in _TRAITS_OF_FAULT.get(finding.kind, ())
+    return is_of_arm and share.trait in finding.kind.facts.traits
 
 
 def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:

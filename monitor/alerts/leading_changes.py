@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from monitor.alerts.incidents import Symptom, find_leads, find_symptom, reports_fault
 from monitor.model.alerts import Transition
-from monitor.model.explanation import MODEL_CHANGES, FaultKind, Finding
+from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import GAPS, parse_derived
@@ -81,7 +81,7 @@ def find_first_step(lead: Transition, impact: Impact | None, finding: Finding | 
             return step
     if finding is not None:
         return write_first_step(finding.kind, finding.arms, has_duplicates=has_duplicates(finding))
-    if parse_derived(lead.metric)[0] in GAPS:
+    if parse_derived(lead.metric).derived in GAPS:
         return write_gap_step(lead.direction)
     symptom = find_symptom(lead.kind, lead.statistic)
     has_no_list = symptom in (Symptom.NO_LIST, Symptom.OUTAGE, Symptom.CONDITION)
@@ -100,9 +100,9 @@ def find_first_bad_slot(
     """
     if lead.kind is RuleKind.CONDITION or lead not in starts:
         return None
-    may_be_wanted = parse_derived(lead.metric)[0] in GAPS
+    may_be_wanted = parse_derived(lead.metric).derived in GAPS
     if finding is not None:
-        may_be_wanted = finding.kind in MODEL_CHANGES
+        may_be_wanted = finding.kind.facts.is_model_change
     if not may_be_wanted:
         return None
     return min(start.since for start in starts if start.kind is lead.kind)

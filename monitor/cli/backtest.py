@@ -20,11 +20,11 @@ from monitor.cli.output import (
     print_objects,
     print_table,
     require_writable,
-    write_instant,
     write_number,
     write_page,
 )
 from monitor.cli.parameters import AsJson, Config, HtmlFile, Since, Until, parse_period
+from monitor.model.instants import format_second
 from monitor.texts.planning import write_judged_again, write_lacking
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _draw_statistic(result: Backtest, subject: Subject) -> Markup:
             levels.append(Level(value=rule.threshold, name=rule.alert, kind="limit"))
     points = []
     for at in _worst_of_groups(values, rules[0].direction):
-        note = f"{write_instant(at)}: {write_number(values[at])}"
+        note = f"{format_second(at)}: {write_number(values[at])}"
         points.append(Point(at=at, value=values[at], note=note))
     return draw_series(
         points,

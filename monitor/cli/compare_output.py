@@ -17,6 +17,7 @@ from monitor.cli.output import (
 )
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
+from monitor.texts.wording import write_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison
 
 _COLUMNS = "metric mean> by_chance> standard_error> p05> p50> p95> n> n_undefined>"
-_LEAST_PERCENT = 0.005
 
 
 @immutable
@@ -90,7 +90,7 @@ def compared_page(compared: Compared) -> dict[str, object]:
     for kind, share in result.apart[ALL].shares.items():
         if share:
             name = kind.replace("_", " ")
-            bars.append(Bar(name=name, amount=share, figure=_percent(share), kind="total"))
+            bars.append(Bar(name=name, amount=share, figure=write_percent(share), kind="total"))
     distributions = []
     for summary in result.summaries:
         if summary.segment != ALL:
@@ -230,7 +230,7 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     shares = []
     for kind, share in breakdown.shares.items():
         if share:
-            shares.append(f"{_percent(share)} {kind.replace('_', ' ')}")
+            shares.append(f"{write_percent(share)} {kind.replace('_', ' ')}")
     kinds = f"lists: {', '.join(shares)}"
     parts = breakdown.parts
     if parts is None:
@@ -240,9 +240,3 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
         f"lists: items replaced {write_number(parts.membership)}, "
         f"order {write_number(parts.order)}, length {write_number(parts.length)}; {kinds}"
     )
-
-
-def _percent(share: float) -> str:
-    if share < _LEAST_PERCENT:
-        return "<1%"
-    return f"{share:.0%}"

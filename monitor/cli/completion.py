@@ -88,11 +88,11 @@ def _find_segments(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
 
 
 def _find_slots(ctx: Any) -> Iterable[str]:  # noqa: ANN401 - likewise
-    from monitor.cli.output import write_instant
+    from monitor.model.instants import format_second
 
     with _open_database(ctx) as store:
         listed = store.history.runs(comparison=ctx.params.get("comparison"), limit=_MOST_SLOTS)
-        return [write_instant(run.slot).removesuffix("T00:00:00Z") for run in listed]
+        return [format_second(run.slot).removesuffix("T00:00:00Z") for run in listed]
 
 
 complete_comparisons = _make_completer(_find_comparisons)

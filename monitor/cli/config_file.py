@@ -20,11 +20,11 @@ from monitor.cli.output import (
     print_evidence,
     print_json,
     print_line,
-    write_instant,
 )
 from monitor.cli.parameters import AsJson, Config, OneComparison
 from monitor.model.errors import ConfigError, DatabaseError
 from monitor.model.immutable import immutable
+from monitor.model.instants import format_second
 from monitor.texts.planning import write_checked, write_database, write_first_change
 
 if TYPE_CHECKING:
@@ -200,9 +200,9 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
                 f"cert_file {value}: its certificate, or the certificate of a CA that signed it,"
             )
             if ends is not None and ends <= now:
-                raise ConfigError(f"{certificate} expired at {write_instant(ends)}: renew it")
+                raise ConfigError(f"{certificate} expired at {format_second(ends)}: renew it")
             if ends is not None and ends <= now + _SOON:
-                yield f"{certificate} expires at {write_instant(ends)}: renew it"
+                yield f"{certificate} expires at {format_second(ends)}: renew it"
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:
             yield from _expiring_certificates(part, now)
@@ -248,8 +248,8 @@ def _print_preview(preview: Preview, first_change: _FirstChange | None) -> None:
     if comparison.measuring.unpaired is not None:
         users = "all users"
     print_line(
-        f"{comparison.name}  slot {write_instant(preview.slot)}  "
-        f"next {write_instant(preview.next_slot)}  top {comparison.measuring.k}  {users}"
+        f"{comparison.name}  slot {format_second(preview.slot)}  "
+        f"next {format_second(preview.next_slot)}  top {comparison.measuring.k}  {users}"
     )
     for problem in preview.problems:
         print_line(f"  {problem}")

@@ -144,8 +144,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     url = _database_url(config)
     database = describe_url(parse_url(url))
     # Look for damage first, because damage causes further errors.
-    examined = schema_version.damage_in(url)
-    damage, advice = examined or ([], "")
+    file_damage = schema_version.find_file_damage(url)
+    damage, advice = file_damage or ([], "")
     current = schema_version.stored_version(url)
     wanted = schema_version.newest_version()
     differences = []
@@ -181,7 +181,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     if as_json:
         return
     print_line(f"schema {current}: as expected")
-    if examined:
+    if file_damage is not None:
         print_line("file: undamaged")
     else:
         print_line(database)

@@ -19,7 +19,6 @@ from monitor.cli.output import (
     print_json,
     print_line,
     print_objects,
-    write_instant,
 )
 from monitor.cli.parameters import (
     AsJson,
@@ -39,7 +38,7 @@ from monitor.cli.parameters import (
     require_known,
 )
 from monitor.model.errors import ConfigError
-from monitor.model.instants import utc_now
+from monitor.model.instants import format_second, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -263,13 +262,13 @@ def accept(  # noqa: PLR0913 - the command's options
             level = store.alerts.undo_acceptance(comparison, slot)
             if level is None:
                 raise ConfigError(
-                    f"{comparison} has no acceptance that begins with {write_instant(slot)}: see "
+                    f"{comparison} has no acceptance that begins with {format_second(slot)}: see "
                     f"`rankwatch show {comparison}`"
                 )
         else:
             if run is None or run.slot != slot or run.status != "ok":
                 raise ConfigError(
-                    f"no ok run of {comparison} has the slot {write_instant(slot)}: see `rankwatch "
+                    f"no ok run of {comparison} has the slot {format_second(slot)}: see `rankwatch "
                     f"runs {comparison}`"
                 )
             signed = Signature(author=author_name(by), comment=comment, at=now)

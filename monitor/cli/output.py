@@ -21,7 +21,7 @@ import typer
 
 from monitor.boundary.redaction import escape_controls
 from monitor.model.errors import describe_fault
-from monitor.model.instants import format_instant
+from monitor.model.instants import format_instant, format_second
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -248,7 +248,7 @@ def write_cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return write_instant(value)
+        return format_second(value)
     if isinstance(value, float):
         return write_number(value) if abs(value) < _LARGE else f"{value:.4g}"
     if isinstance(value, (list, tuple)):
@@ -258,11 +258,6 @@ def write_cell(value: object) -> str:
 
 def _one_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n")
-
-
-def write_instant(value: datetime) -> str:
-    """Write an instant for people: ISO 8601 in UTC, without fractions of a second."""
-    return format_instant(value.replace(microsecond=0))
 
 
 def write_number(value: float | None, digits: int = 4) -> str:

@@ -23,7 +23,6 @@ from monitor.cli.output import (
     report_internal,
     report_unwritten,
     require_writable,
-    write_instant,
     write_number,
     write_page,
     write_whole,
@@ -38,6 +37,7 @@ from monitor.cli.parameters import (
     parse_fixed,
 )
 from monitor.model.errors import ConfigError, InputError, MonitorError
+from monitor.model.instants import format_second
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -259,7 +259,7 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
     for slot, segments in certificate.course.items():
         each = segments[place]
         note = (
-            f"{write_instant(slot)}, {each.users:,} users: {write_number(each.low)} to "
+            f"{format_second(slot)}, {each.users:,} users: {write_number(each.low)} to "
             f"{write_number(each.high)}, {each.verdict.value}"
         )
         points.append(Point(at=slot, value=each.mean_best, note=note, low=each.low, high=each.high))
@@ -282,9 +282,9 @@ def _runs_line(certificate: Certificate) -> str:
         return "runs: none"
     users = sum(run.users for run in runs)
     missing = sum(run.missing for run in runs)
-    period = write_instant(runs[0].slot)
+    period = format_second(runs[0].slot)
     if len(runs) > 1:
-        period += f" to {write_instant(runs[-1].slot)}"
+        period += f" to {format_second(runs[-1].slot)}"
     looks = certificate.looks
     newest = f"run: {period}, the newest of {looks:,} runs, is judged alone"
     look = f"This is look {looks:,}, at alpha/{looks * (looks + 1):,}"

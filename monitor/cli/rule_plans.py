@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.cli.completion import DEFAULT_CONFIG, complete_comparisons, complete_segments
-from monitor.cli.output import attributes_of, print_json, print_line, print_objects, write_instant
+from monitor.cli.output import attributes_of, print_json, print_line, print_objects
 from monitor.cli.parameters import (
     AsJson,
     ComparisonArgument,
@@ -21,6 +21,7 @@ from monitor.cli.parameters import (
 )
 from monitor.model.errors import InputError
 from monitor.model.immutable import immutable
+from monitor.model.instants import format_second
 from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.texts.planning import (
     write_arm_sizes,
@@ -169,7 +170,7 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
     )
     for each in suggestions:
         if each.caught:
-            slots = ", ".join(write_instant(page.slot) for page in each.caught)
+            slots = ", ".join(format_second(page.slot) for page in each.caught)
             print_line(f"{each.rule.alert} would have fired at {slots}")
     print_line()
 
@@ -383,7 +384,7 @@ def _print_plan(plan: SampleSizePlan) -> None:
     inputs = plan.inputs
     rule = plan.inputs.rule
     if rule is not None:
-        is_angle = rule.is_share or parse_derived(rule.metric)[0] is DerivedMetric.FAR_GAP
+        is_angle = rule.is_share or parse_derived(rule.metric).derived is DerivedMetric.FAR_GAP
         scale = " (as angles: arcsin of the root)" if is_angle else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")
     print_line(write_spread(inputs.mean, search.sd, search.wander, inputs.learned))

@@ -24,7 +24,6 @@ from monitor.cli.output import (
     report_unwritten,
     show_pull,
     summary_dict,
-    write_instant,
     write_number,
 )
 from monitor.cli.parameters import (
@@ -39,6 +38,7 @@ from monitor.cli.parameters import (
     parse_slot,
 )
 from monitor.model.errors import MonitorError
+from monitor.model.instants import format_second
 from monitor.model.statistics import ListTrait
 from monitor.texts.first_steps import write_same_lists, write_while_learning
 from monitor.texts.wording import count_of
@@ -205,7 +205,7 @@ def replay(  # noqa: PLR0913 - the command's options
         try:
             for result in service.replay(slots, is_announced=notify):
                 results.append(result)
-                name = f"replay {result.claim.comparison} {write_instant(result.claim.slot)}"
+                name = f"replay {result.claim.comparison} {format_second(result.claim.slot)}"
                 bar.update(task, advance=1, description=name)
                 if as_json:
                     print_json(result_dict(result))
@@ -276,13 +276,13 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
         for each in result.transitions:
             changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
         means = _means_of_all_users(_summaries_if_ok(result))
-        begin = (write_instant(result.claim.slot), result.claim.comparison, result.status, *users)
+        begin = (format_second(result.claim.slot), result.claim.comparison, result.status, *users)
         rows.append((begin, means, (", ".join(changes),)))
     _print_means("slot comparison status asked> paired>", rows, "alerts")
     for result in results:
         if result.reason:
             print_line(
-                f"{result.claim.comparison} {write_instant(result.claim.slot)}: {result.reason}"
+                f"{result.claim.comparison} {format_second(result.claim.slot)}: {result.reason}"
             )
     _print_while_learning(results)
 
@@ -327,7 +327,7 @@ def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
         if before is None or result.input_hash is None:
             continue
         if result.input_hash == before.input_hash:
-            print_line(write_same_lists(claim.comparison, write_instant(before.slot)))
+            print_line(write_same_lists(claim.comparison, format_second(before.slot)))
 
 
 def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
@@ -337,7 +337,7 @@ def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
         finished = store.history.finished_run(run.id)
         summaries = finished.summaries if finished is not None and run.status == "ok" else ()
         users = (f"{run.asked or 0:,}", f"{run.paired or 0:,}")
-        begin = (write_instant(run.slot), run.comparison, run.status, *users)
+        begin = (format_second(run.slot), run.comparison, run.status, *users)
         rows.append((begin, _means_of_all_users(summaries), ("run before",)))
     return rows
 
@@ -349,7 +349,7 @@ def _means_of_all_users(summaries: Iterable[Summary]) -> dict[str, float | None]
     means = {}
     for summary in _of_all(summaries):
         # Leave out the noise floor, because the table would be too wide.
-        if parse_derived(summary.metric)[0] is None:
+        if parse_derived(summary.metric).derived is None:
             means[summary.metric] = summary.mean
     return means
 
@@ -433,9 +433,9 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
         if summaries:
             users = f"{max(summary.n for summary in summaries):,}"
         elif each.run.labels_until is not None:
-            waits_until = write_instant(each.run.labels_until)
+            waits_until = format_second(each.run.labels_until)
         means = {summary.metric: summary.mean for summary in summaries}
-        begin = (write_instant(slot), _write_outcome(each), waits_until)
+        begin = (format_second(slot), _write_outcome(each), waits_until)
         rows.append((begin, means, (users, each.reason or "")))
     if rows:
         _print_means("slot outcome waits_until", rows, "users> reason")
@@ -443,5 +443,5 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
     verb = "waits" if len(waiting) == 1 else "wait"
     status = f"{count_of(labelled, 'run')} labelled now, {len(waiting)} still {verb}"
     if waiting:
-        status += f", the oldest since {write_instant(min(waiting))}"
+        status += f", the oldest since {format_second(min(waiting))}"
     print_line(status)

@@ -19,7 +19,6 @@ from monitor.cli.output import (
     print_written,
     require_writable,
     summary_dict,
-    write_instant,
     write_whole,
 )
 from monitor.cli.parameters import (
@@ -37,6 +36,7 @@ from monitor.cli.parameters import (
     require_known,
 )
 from monitor.model.errors import InputError
+from monitor.model.instants import format_second
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -141,13 +141,13 @@ def show(
     print_run(run, titles, same_lists_since)
     for change in transitions:
         if change.alert == ACCEPTED_LEVEL:
-            since = write_instant(change.slot)
-            at = write_instant(change.at)
+            since = format_second(change.slot)
+            at = format_second(change.at)
             print_line(f"normal since {since}: {change.reason}, {at}")
     print_evidence(worst, titles)
     for name in attempts:
         print_line(
-            f"an earlier attempt is stored: rankwatch show {name} --slot {write_instant(run.slot)}"
+            f"an earlier attempt is stored: rankwatch show {name} --slot {format_second(run.slot)}"
         )
 
 
@@ -226,7 +226,7 @@ def _write_no_run(comparison: str, choice: SlotChoice) -> str:
     if slot is None:
         return f"no run of {comparison} has finished: run it with `rankwatch run-once {comparison}`"
     return (
-        f"no finished run of {comparison} has the slot {write_instant(slot)}: choose a slot from "
+        f"no finished run of {comparison} has the slot {format_second(slot)}: choose a slot from "
         f"`rankwatch runs {comparison}`"
     )
 
@@ -254,7 +254,7 @@ def print_run(
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
-    print_line(f"{run.comparison}  slot {write_instant(run.slot)}  {run.status}  {compared}")
+    print_line(f"{run.comparison}  slot {format_second(run.slot)}  {run.status}  {compared}")
     if run.reason:
         print_line(run.reason)
     for note in write_run_notes(run, same_lists_since):

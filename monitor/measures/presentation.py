@@ -144,8 +144,8 @@ def _piece_row(cause: PartAmount, drop: float) -> tuple[str, ...]:
 def _segment_row(fall: SegmentFall, drop: float) -> tuple[str, ...]:
     return (
         fall.segment,
-        _percent(fall.share),
-        _percent(fall.share_before),
+        percent_cell(fall.share),
+        percent_cell(fall.share_before),
         f"{fall.whole:.4f}",
         _share_of_drop(fall.whole, drop),
         *(f"{fall.parts[part]:.4f}" for part in DropPart),
@@ -158,8 +158,8 @@ def _item_row(item: ExposedItem) -> tuple[str, ...]:
         item.title or "",
         f"{item.after:.4f}",
         f"{item.before:.4f}",
-        _percent(item.share_after),
-        _percent(item.share_before),
+        percent_cell(item.share_after),
+        percent_cell(item.share_before),
     )
 
 
@@ -167,8 +167,8 @@ def _group_row(group: UserGroup) -> tuple[str, ...]:
     return (
         group.change.replace("_", " "),
         f"{group.users:,}",
-        _percent(group.share),
-        "-" if group.share_before is None else _percent(group.share_before),
+        percent_cell(group.share),
+        "-" if group.share_before is None else percent_cell(group.share_before),
         f"{group.distance:.4f}",
         ", ".join(example.user for example in group.examples),
     )
@@ -178,7 +178,8 @@ def _share_of_drop(amount: float, drop: float) -> str:
     return f"{amount / drop:.0%}" if drop > 0 else "-"
 
 
-def _percent(share: float) -> str:
+def percent_cell(share: float) -> str:
+    """Write a share for a column of a table, with one decimal, so that its figures align."""
     return f"{share:.1%}"
 
 

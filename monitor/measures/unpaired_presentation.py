@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from monitor.measures.presentation import TextTable
+from monitor.measures.presentation import TextTable, percent_cell
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
 from monitor.model.statistics import OUTCOME_SERIES, SELF_SERIES, DerivedMetric, parse_derived
@@ -34,7 +34,7 @@ def user_table(found: UnpairedResults) -> TextTable:
         rows=(
             ("assigned since the test began", *(f"{each.assigned:,}" for each in arms)),
             ("share of the assigned users", *(_share(each.assigned, assigned) for each in arms)),
-            ("planned share", *(f"{share:.1%}" for share in planned)),
+            ("planned share", *map(percent_cell, planned)),
             ("served in this run", *(f"{each.served:,}" for each in arms)),
             ("compared with a list of before", *(f"{each.compared:,}" for each in arms)),
         ),
@@ -82,7 +82,7 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
 def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
     for summary in summaries:
-        if parse_derived(summary.metric)[0] in SELF_SERIES.values():
+        if parse_derived(summary.metric).derived in SELF_SERIES.values():
             quantiles = [_number(summary.value(name)) for name in _QUANTILE_NAMES]
             yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 
@@ -149,7 +149,7 @@ def _between_row(between: BetweenExcess) -> tuple[str, ...]:
 
 
 def _share(count: int, users: int) -> str:
-    return f"{count / users:.1%}" if users else "-"
+    return percent_cell(count / users) if users else "-"
 
 
 def _number(value: float | None) -> str:

@@ -11,7 +11,13 @@ from typing import TypeAlias
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdMismatch
-from monitor.model.statistics import DerivedMetric, parse_derived
+from monitor.model.statistics import (
+    ABOUT_ORDER,
+    NO_LIST,
+    DerivedMetric,
+    ListTrait,
+    parse_derived,
+)
 
 CLEAR_DROP = 2.0
 """A drop is clear if it is at least this many standard errors over users.
@@ -64,21 +70,82 @@ class FaultKind(StrEnum):
     REPLACED = "replaced"  # more items are replaced than usual for the arm
     REORDERED = "reordered"  # the same items in another order
 
+    @property
+    def facts(self) -> "FaultFacts":
+        """What holds for every fault of this kind."""
+        return FAULT_FACTS[self]
 
-SIMILAR_FAULTS = (FaultKind.IDENTICAL, FaultKind.ALIKE, FaultKind.INTERLEAVED)
-"""Faults that make the lists of both arms similar."""
-MODEL_CHANGES = (FaultKind.REPLACED, FaultKind.REORDERED)
-"""Kinds that do not prove a fault: a new model does this too. If it was wanted, it is accepted."""
-_ESTIMATED = (
-    FaultKind.ALIKE,
-    FaultKind.INTERLEAVED,
-    FaultKind.SHIFTED,
-    FaultKind.MIXED_UP,
-    FaultKind.NOISE,
-    FaultKind.REPLACED,
-    FaultKind.REORDERED,
-)
-"""Faults whose users are estimated, because healthy users can look the same."""
+
+@immutable
+class FaultFacts:
+    """What holds for every fault of one kind."""
+
+    # Alerts on the share of lists with one of these traits count the users with the fault. The
+    # first trait means the same as the fault.
+    traits: tuple[ListTrait, ...] = ()
+    is_estimated: bool = False  # the number of users is estimated, as healthy users can look so
+    is_similarity: bool = False  # it makes the lists of both arms similar
+    # It does not prove a fault, because a new model does this too. If it was wanted, it is accepted
+    is_model_change: bool = False
+    looks_like_training: bool = False  # a new training of a model can look like it
+    brings_new_items: bool = False  # it explains many new items, and its end brings them too
+    moves_first_items: bool = False  # it changes the first items of lists
+    counts_items: bool = False  # ``Finding.detail`` has the number of items that it concerns
+    may_be_respelled: bool = False  # lists look so, too, if item ids are spelled differently
+
+
+FAULT_FACTS: Mapping[FaultKind, FaultFacts] = {
+    FaultKind.MISSING: FaultFacts(traits=NO_LIST),
+    FaultKind.SHARED_LIST: FaultFacts(traits=(ListTrait.SHARED,)),
+    FaultKind.IDENTICAL: FaultFacts(
+        traits=(ListTrait.IDENTICAL, ListTrait.ALIKE), is_similarity=True, looks_like_training=True
+    ),
+    FaultKind.ALIKE: FaultFacts(
+        traits=(ListTrait.ALIKE,), is_estimated=True, is_similarity=True, looks_like_training=True
+    ),
+    FaultKind.INTERLEAVED: FaultFacts(
+        traits=(ListTrait.INTERLEAVED,),
+        is_estimated=True,
+        is_similarity=True,
+        looks_like_training=True,
+    ),
+    FaultKind.CUT_SHORT: FaultFacts(traits=(ListTrait.SHORT, ListTrait.DUPLICATED)),
+    FaultKind.STALE: FaultFacts(traits=(ListTrait.UNCHANGED,)),
+    FaultKind.ITEMS_GONE: FaultFacts(counts_items=True, may_be_respelled=True),
+    FaultKind.ITEMS_RISEN: FaultFacts(counts_items=True, moves_first_items=True),
+    FaultKind.ITEMS_FALLEN: FaultFacts(counts_items=True),
+    FaultKind.RESPELLED: FaultFacts(),
+    FaultKind.SHIFTED: FaultFacts(
+        traits=(ListTrait.SHIFTED,), is_estimated=True, moves_first_items=True
+    ),
+    FaultKind.MIXED_UP: FaultFacts(
+        is_estimated=True,
+        looks_like_training=True,
+        brings_new_items=True,
+        may_be_respelled=True,
+    ),
+    FaultKind.NOISE: FaultFacts(
+        is_estimated=True,
+        looks_like_training=True,
+        brings_new_items=True,
+        may_be_respelled=True,
+    ),
+    FaultKind.REPLACED: FaultFacts(
+        is_estimated=True,
+        is_model_change=True,
+        looks_like_training=True,
+        brings_new_items=True,
+        may_be_respelled=True,
+    ),
+    FaultKind.REORDERED: FaultFacts(
+        traits=ABOUT_ORDER,
+        is_estimated=True,
+        is_model_change=True,
+        looks_like_training=True,
+        moves_first_items=True,
+    ),
+}
+SIMILAR_FAULTS = tuple(kind for kind in FaultKind if kind.facts.is_similarity)
 
 
 @immutable
@@ -104,7 +171,7 @@ class Finding:
     @property
     def is_estimated(self) -> bool:
         """Whether ``users`` is an estimate."""
-        return self.kind in _ESTIMATED
+        return self.kind.facts.is_estimated
 
     @property
     def without_examples(self) -> "Finding":
@@ -295,7 +362,7 @@ class Explanation:
     @property
     def is_unpaired(self) -> bool:
         """Whether the lists of now of the arms' users are compared, in place of before and now."""
-        return parse_derived(self.metric)[0] is DerivedMetric.SELF_GAP
+        return parse_derived(self.metric).derived is DerivedMetric.SELF_GAP
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, CoverageReason, CoverageRow
@@ -109,22 +109,25 @@ UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOME_SERIES)
 _DERIVED = re.compile(rf"({'|'.join(DerivedMetric)})\((.+)\)", re.DOTALL)
 
 
-def parse_derived(name: str) -> tuple[DerivedMetric | None, str]:
-    """Return the series and its metric.
+class SeriesName(NamedTuple):
+    """The name of a series, in two parts."""
 
-    For example, ``over_floor(ndcg@10)`` gives over_floor and ``ndcg@10``.
+    derived: DerivedMetric | None  # None if the series is the metric itself
+    metric: str
 
-    """
+
+def parse_derived(name: str) -> SeriesName:
+    """Return the parts of the name: for ``over_floor(ndcg@10)``, over_floor and ``ndcg@10``."""
     if match := _DERIVED.fullmatch(name):
-        return DerivedMetric(match[1]), match[2]
-    return None, name
+        return SeriesName(DerivedMetric(match[1]), match[2])
+    return SeriesName(None, name)
 
 
 def arm_of_scores(scores: Mapping[str, float | None]) -> Arm | None:
-    """Return the arm that serves the user with these scores. None if no score tells."""
-    known = {parse_derived(name)[0] for name, score in scores.items() if score is not None}
+    """Return the arm that serves the user with these scores. None if no score shows it."""
+    defined = {parse_derived(name).derived for name, score in scores.items() if score is not None}
     for arm, series in SELF_SERIES.items():
-        if series in known:
+        if series in defined:
             return arm
     return None
 
@@ -154,6 +157,8 @@ class ListTrait(StrEnum):
 
 ABOUT_ORDER = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS)
 """Traits of lists whose first items are in another order."""
+NO_LIST = (ListTrait.MISSING, ListTrait.EMPTY, ListTrait.FAILED, ListTrait.UNPAIRED)
+"""Traits of users without a list that can be compared."""
 SIMILAR_LISTS = (ListTrait.ALIKE, ListTrait.INTERLEAVED)
 """Traits of lists that are like the other arm's lists, but not identical."""
 OF_SIMILARITY = (ListTrait.IDENTICAL, *SIMILAR_LISTS)

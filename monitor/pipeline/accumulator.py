@@ -114,13 +114,14 @@ class RunAccumulator:
         """Measure all users in batches. Yields the scores of each batch, by the stored series.
 
         A batch has at most ``batch_users`` users (default: `users_at_once`). The users are measured
-        here, or by the ``measurer`` on the machines that have their lists.
+        here, or by the ``measurer`` on the machines that have their lists. ``stopwatch`` adds the
+        time in which this waits for a batch to the stage ``pull``.
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
         if answers.measured is None:
             for batch in stopwatch.iterate("pull", answers.batches(size)):
                 scores = self.add(batch)
-                answers.scored(scores)
+                answers.on_scores(scores)
                 yield name_stored_series(scores, batch.arm)
         else:
             for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
@@ -154,10 +155,10 @@ class RunAccumulator:
             hashes = hash_users(batch.panel.users, self._comparison)
             part.add_lists(batch, pairing, hashes)
             is_in_subset = draw_subset(batch.panel, self._subset_share, hashes)
-            subset = {}
+            subset_segments = {}
             for segment, positions in batch.panel.segments.items():
-                subset[segment] = positions[is_in_subset[positions]]
-            part.subset.update(counts_of(count_coverage(subset, pairing.outcomes)))
+                subset_segments[segment] = positions[is_in_subset[positions]]
+            part.subset.update(counts_of(count_coverage(subset_segments, pairing.outcomes)))
             # What is collected of some users:
             shown = show_users(
                 pairing,
@@ -245,22 +246,24 @@ class RunAccumulator:
         users = self.shown_users()
         summaries = []
         for summary in part.sums.summaries():
-            if parse_derived(summary.metric)[1] not in part.failed:
+            if parse_derived(summary.metric).metric not in part.failed:
                 summaries.append(summary)
         evidence = worst_evidence(users, part.failed)
         median = None if metric is None else part.sums.median(str(metric))
         if median is not None:
             values = subset.scores.by_metric[str(metric)]
-            by_user = pd.Series(values, index=subset.scores.users)
+            score_of_user = pd.Series(values, index=subset.scores.users)
             count = measuring.evidence_users
-            evidence += ordinary_evidence(users, by_user, median, count, part.failed)
-        stores_lists = measuring.keep_lists is not Keep.NONE
+            evidence += ordinary_evidence(users, score_of_user, median, count, part.failed)
+        lists = None
+        if measuring.keep_lists is not Keep.NONE:
+            lists = stored_lists(users, self._segments)
         measured = replace(
             part.find_facts(slot, measuring.catalogue_size),
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),
-            lists=stored_lists(users, self._segments) if stores_lists else None,
+            lists=lists,
         )
         return measured, subset
 

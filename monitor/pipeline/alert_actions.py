@@ -43,13 +43,15 @@ def change_firing(
         by_comparison.setdefault(start.comparison, []).append((start.alert, start.segment))
     at = signed.at
     reason = signed.reason("resolved" if ends else "acknowledged")
-    changed: list[Transition] = []
+    new_transitions: list[Transition] = []
     for name, alerts in by_comparison.items():
         if ends:
-            changed += store.resolve(name, alerts, reason=reason, at=at)
+            new_transitions += store.resolve(name, alerts, reason=reason, at=at)
         else:
-            changed += store.acknowledge(name, alerts, author=signed.author, reason=reason, at=at)
-    return tuple(changed)
+            new_transitions += store.acknowledge(
+                name, alerts, author=signed.author, reason=reason, at=at
+            )
+    return tuple(new_transitions)
 
 
 def make_silence(

@@ -34,13 +34,7 @@ _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
 _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if at least this share of the users has it."""
-_OTHER_ITEMS = (FaultKind.MIXED_UP, FaultKind.NOISE, FaultKind.REPLACED)
-"""Faults that explain many new items. The end of such a fault brings many new items too."""
-_OF_TRAININGS = (*_OTHER_ITEMS, FaultKind.REORDERED, *SIMILAR_FAULTS)
-"""A new training of a model can look like these faults."""
-_FAULT_OF_TRAIT = {ListTrait.ALIKE: FaultKind.ALIKE, ListTrait.INTERLEAVED: FaultKind.INTERLEAVED}
-_OF_FIRST_ITEMS = (FaultKind.REORDERED, FaultKind.SHIFTED, FaultKind.ITEMS_RISEN)
-"""Faults that change the first items of lists."""
+_SIMILAR_FAULT_OF_TRAIT = {kind.facts.traits[0]: kind for kind in SIMILAR_FAULTS}
 
 
 def recall_fault(
@@ -61,25 +55,33 @@ def recall_fault(
     if current is None:
         return None
     finding = current.finding
-    is_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
-    if is_order and (finding is None or finding.kind in _OF_TRAININGS):
+    all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
+    if all_are_about_order and (finding is None or finding.kind.facts.looks_like_training):
         return _recall_order(current, earlier)
     # Many new items with a drop may be the end of an earlier fault.
-    may_be_end = finding is None or (finding.explained is not None and finding.kind in _OTHER_ITEMS)
+    may_be_end = finding is None or (
+        finding.explained is not None and finding.kind.facts.brings_new_items
+    )
     if not may_be_end or _is_cause(finding, starts):
         return current
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
             return _mark_recalled(explanation, slot)
-    if finding is None:
-        for slot, explanation in earlier:
-            weaker = explanation.finding
-            if weaker is None or weaker.kind in _OF_TRAININGS:
-                continue
-            # Nothing but a fault gives users one list, however few they are.
-            if weaker.share >= _CAUSE_USERS or weaker.kind is FaultKind.SHARED_LIST:
-                return _mark_recalled(explanation, slot)
-    return current
+    if finding is not None:
+        return current
+    return _recall_weaker(earlier) or current
+
+
+def _recall_weaker(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
+    """Select the first explanation with a fault that no training looks like. None without one."""
+    for slot, explanation in earlier:
+        finding = explanation.finding
+        if finding is None or finding.kind.facts.looks_like_training:
+            continue
+        # Nothing but a fault gives users one list, however few they are.
+        if finding.share >= _CAUSE_USERS or finding.kind is FaultKind.SHARED_LIST:
+            return _mark_recalled(explanation, slot)
+    return None
 
 
 def name_similar(
@@ -100,8 +102,8 @@ def name_similar(
     finding = max(findings, key=attrgetter("users"))
     current = explanation.finding
     if current is not None:
-        is_other = current.kind not in SIMILAR_FAULTS
-        if is_other or 2 * current.users > finding.users:
+        is_other_fault = not current.kind.facts.is_similarity
+        if is_other_fault or 2 * current.users > finding.users:
             return explanation
     sentence = write_finding_alone(finding)
     return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)
@@ -117,7 +119,7 @@ def _find_similar(start: Transition, compared: int) -> Finding:
     share = ((start.value or 0.0) - normal) / (1 - normal)
     users = round(share * start.users)
     return Finding(
-        kind=_FAULT_OF_TRAIT[CoverageShare.parse(start.statistic).trait],
+        kind=_SIMILAR_FAULT_OF_TRAIT[CoverageShare.parse(start.statistic).trait],
         arms=(Arm.CANDIDATE,),
         segment=start.segment,
         segment_share=share,
@@ -148,7 +150,7 @@ def _recall_order(
 def _count_moved(explanation: Explanation) -> int:
     """Return the number of users that got other first items by a fault."""
     finding = explanation.finding
-    return finding.users if finding and finding.kind in _OF_FIRST_ITEMS else 0
+    return finding.users if finding and finding.kind.facts.moves_first_items else 0
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
@@ -163,7 +165,7 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
     """Return whether the finding can be the cause of the alerts that begin."""
     if finding is None:
         return False
-    if finding.kind in SIMILAR_FAULTS:
+    if finding.kind.facts.is_similarity:
         return any(_is_about(start, OF_SIMILARITY) or _is_rise(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
@@ -249,7 +251,9 @@ def _explain_alert(
         return write_finding_alone(finding)
     if explanation is None:
         return None
-    return write_alert_text(explanation, parse_derived(transition.metric)[1], transition.segment)
+    return write_alert_text(
+        explanation, parse_derived(transition.metric).metric, transition.segment
+    )
 
 
 def _adds_to(transition: Transition, finding: Finding | None) -> bool:

@@ -86,17 +86,21 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
     everybody = replace(panel, segments=segments)
 
     def ask(arm: Arm, arms: Arms) -> SourceAnswers:
-        of_arm = replace(arms, candidate=unpaired.lists[arm])
-        return _pull(users, of_arm, cut_panel(everybody, rows_of_arm[arm]), users.seconds_left())
+        # The lists of now are the candidate's side of each pair.
+        with_lists = replace(arms, candidate=unpaired.lists[arm])
+        arm_panel = cut_panel(everybody, rows_of_arm[arm])
+        return _pull(users, with_lists, arm_panel, users.seconds_left())
 
-    first = ask(Arm.BASELINE, users.arms)
-    unread_inputs = first.unread_inputs  # the candidate adds to these
-    weights = first.weights
-    of_baseline = [first.batches]
+    baseline_answers = ask(Arm.BASELINE, users.arms)
+    # `batches` uses only these parts of the answers, so that the baseline's lists can be freed.
+    unread_inputs = baseline_answers.unread_inputs
+    weights = baseline_answers.weights
+    baseline_batches = [baseline_answers.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        # Without `pop`, these lists would stay in memory until the candidate's lists are scored.
-        for batch in of_baseline.pop()(size):
+        # `pop` removes the last reference to the baseline's lists. With a reference, they would
+        # stay in memory until the candidate's lists are scored.
+        for batch in baseline_batches.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
         answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
@@ -124,31 +128,35 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
     ends = round_ends(len(panel))
     seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
-    shown = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    judged_scores = _JudgedScores(users.comparison, cut_panel(replace(panel, users=shown), order))
+    shown_ids = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
+    judged_scores = _JudgedScores(
+        users.comparison, cut_panel(replace(panel, users=shown_ids), order)
+    )
 
     def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
         return _pull(users, asked_arms, part, deadline.remaining_s)
 
-    first = ask(0, ends[0], arms)
+    first_answers = ask(0, ends[0], arms)
 
     def batches(size: int) -> Iterator[UserBatch]:
-        yield from first.batches(size)
+        yield from first_answers.batches(size)
         for start, end in pairwise(ends):
             if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
             answers = ask(start, end, replace(arms, weights=None, relevance=None))
-            first.add(answers)
+            first_answers.add(answers)
             for batch in answers.batches(size):
-                yield replace(batch, weights=first.weights, relevance=first.relevance)
+                yield replace(
+                    batch, weights=first_answers.weights, relevance=first_answers.relevance
+                )
 
     return replace(
-        first,
-        asked=replace(first.asked, count=len(panel.segments[ALL])),
+        first_answers,
+        asked=replace(first_answers.asked, count=len(panel.segments[ALL])),
         batches=batches,
-        scored=judged_scores.add,
+        on_scores=judged_scores.add,
     )
 
 

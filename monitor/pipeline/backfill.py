@@ -50,14 +50,16 @@ def backfill_relevance(
     if not metrics or measuring.relevance_within is None:
         return
     timeout_s = measuring.deadline.total_seconds()
-    late = f"relevance of {comparison.name}: the source did not answer within {timeout_s:.0f} s"
+    late_message = (
+        f"relevance of {comparison.name}: the source did not answer within {timeout_s:.0f} s"
+    )
     since = start or clock.now() - measuring.relevance_within
     for run in store.runs.awaiting_relevance(comparison.name, since=since):
         is_after_end = end is not None and run.slot > end
         if is_after_end or clock.now() < run.slot + measuring.relevance_after:
             return
         try:
-            table = ask_in_time(partial(source.relevance, run.slot), timeout_s, late)
+            table = ask_in_time(partial(source.relevance, run.slot), timeout_s, late_message)
         except SourceError as error:
             yield BackfilledRun(run=run, reason=str(error))
             if not error.permanent:

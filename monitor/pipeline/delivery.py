@@ -14,15 +14,13 @@ arrive after its end.
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts.notification_policy import (
-    Decision,
     Dispatch,
     NotificationPolicy,
-    compose_messages,
 )
 from monitor.model.alerts import Transition
 from monitor.model.errors import DeliveryError
@@ -31,13 +29,21 @@ from monitor.model.notifications import (
     Delivery,
     DeliveryStatus,
     FiringSnapshot,
-    KnownCause,
     Message,
     Notification,
     Updates,
     message_key,
 )
 from monitor.model.ports import Clock, DeliveryCounter, Outbox, Receiver
+from monitor.pipeline.briefings import brief_message
+from monitor.pipeline.due_messages import (
+    change_key,
+    compose_due_messages,
+    decide_together,
+    group_by_message,
+    group_incidents,
+)
+from monitor.pipeline.retry_times import asked_pause_s, next_notification_at
 
 CLAIM = timedelta(seconds=60)
 """A delivery is claimed for this time, because no receiver may take longer for one message."""
@@ -47,12 +53,7 @@ RESEND_ENDS_FOR = timedelta(minutes=5)
 """If a receiver wants alerts resent, the end of an alert is resent for this time."""
 _REPETITION_BACKOFF = 4
 """A failed repetition waits as long as after this many failures, because it is not urgent."""
-_BASE_S = 2.0
-_CAP_S = 300.0
-_MOST_DOUBLINGS = 32
-_LONGEST_RETRY_AFTER_S = 3600.0
 _CLAIMED = 2000
-_LARGEST_GROUP = 250
 _PAUSE_S = 0.25
 
 
@@ -159,7 +160,7 @@ class OutboxSender:
         now = self.clock.now()
         delivered = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
         resent = 0
-        for group in _group_incidents(delivered):
+        for group in group_incidents(delivered):
             if not self.is_sole_sender():
                 break
             # A group may have several incidents of its comparison. The message has the name of the
@@ -195,7 +196,7 @@ class OutboxSender:
         dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
         to_send = []
         unsent: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
-        for delivery, status, reason in _decide_together(dispatch.decide(claimed)):
+        for delivery, status, reason in decide_together(dispatch.decide(claimed)):
             if status is DeliveryStatus.PENDING:
                 to_send.append(delivery)
             else:
@@ -212,16 +213,16 @@ class OutboxSender:
         should_stop: Callable[[], bool],
     ) -> Pause | None:
         """Send these deliveries of one comparison. Returns the pause as `_send` does."""
-        waiting = {_change_key(delivery.transition): delivery for delivery in to_send}
-        for message in _compose_messages(waiting.values(), snapshot):
+        unsent_by_key = {change_key(delivery.transition): delivery for delivery in to_send}
+        for message in compose_due_messages(unsent_by_key.values(), snapshot):
             if should_stop():
-                self._give_back(waiting.values(), now)
+                self._give_back(unsent_by_key.values(), now)
                 break
-            deliveries = [waiting.pop(_change_key(change)) for change in message.changes]
+            deliveries = [unsent_by_key.pop(change_key(change)) for change in message.changes]
             pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
             if pause is not None:
                 # Deliveries that were not tried are due at the same time as the failed ones.
-                self._give_back(waiting.values(), pause.until)
+                self._give_back(unsent_by_key.values(), pause.until)
                 return pause
         return None
 
@@ -354,21 +355,21 @@ class OutboxSender:
         held: list[Delivery] = []
         for delivery in due:
             if dispatch.why_not_again(delivery.transition) is None:
-                repeated[_change_key(delivery.transition)] = delivery
+                repeated[change_key(delivery.transition)] = delivery
             else:
                 held.append(delivery)
         # Alerts that are held back are decided again after a short time.
         recheck_at = now + min(every, RECHECK_AFTER)
-        for key, deliveries in _by_message(held).items():
+        for key, deliveries in group_by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
-        for message in _compose_messages(repeated.values(), dispatch.snapshot):
+        for message in compose_due_messages(repeated.values(), dispatch.snapshot):
             if self.is_sole_sender():
                 repetition = replace(
                     message, changes=(), firing=message.changes, is_repetition=True
                 )
                 # A repetition that may have arrived keeps its key. Other repetitions get a new key.
                 repetition = replace(repetition, key=message_key(repetition, now))
-                deliveries = [repeated[_change_key(change)] for change in repetition.firing]
+                deliveries = [repeated[change_key(change)] for change in repetition.firing]
                 self._send_again(repetition, deliveries, every)
         return len(repeated)
 
@@ -420,8 +421,8 @@ class OutboxSender:
     ) -> None:
         """Record the status of these deliveries, and count the outcomes of attempts.
 
-        A pending delivery is tried again at ``next_attempt_at``. Held deliveries are decided again
-        after `RECHECK_AFTER`.
+        ``next_attempt_at`` is when a pending delivery is tried again. Held deliveries are decided
+        again after `RECHECK_AFTER`.
         """
         if not deliveries:
             return
@@ -463,78 +464,22 @@ class OutboxSender:
             self.publisher.count("notifications_total", self.receiver.name, outcome)
 
 
-def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
-    """Add the briefing on the newest run in which an alert of the message began.
-
-    Without starts, it is on the newest run in which an alert began that still fires. If a run with
-    a start found no cause, the briefing has the newest cause that earlier runs of the incident
-    found. Items are left out if the configuration does not allow items in messages.
-    """
-    message = replace(message, interval=policy.intervals.get(message.comparison))
-    starts = message.starts or message.firing
-    newest = max((start.slot for start in starts), default=None)
-    if newest is None:
-        return message
-    briefing = outbox.briefing(message.comparison, newest)
-    has_cause = briefing.explanation is not None and briefing.explanation.finding is not None
-    if message.starts and not has_cause:
-        briefing = replace(briefing, known_cause=_find_known_cause(message, newest, outbox))
-    if not policy.shows_items:
-        explanation = briefing.explanation and briefing.explanation.without_items
-        briefing = replace(briefing, explanation=explanation, examples=())
-    return replace(message, briefing=briefing)
-
-
-def _find_known_cause(message: Message, newest: datetime, outbox: Outbox) -> KnownCause | None:
-    """Return the newest cause that the runs of the firing alerts found before the newest run.
-
-    None if they found no cause.
-    """
-    slots = {start.slot for start in message.firing if start.has_run and start.slot < newest}
-    for slot in sorted(slots, reverse=True):
-        explanation = outbox.briefing(message.comparison, slot).explanation
-        if explanation is not None and explanation.finding is not None:
-            return KnownCause(slot=slot, sentence=explanation.sentence)
-    return None
-
-
-def next_notification_at(
-    attempts: int,
-    *,
-    now: datetime,
-    draw: float,
-    retry_after_s: float | None,
-) -> datetime:
-    """Return the time of the next attempt after a failure. ``attempts`` counts earlier attempts.
-
-    This is exponential backoff with full jitter. The wait is min(300 s, 2 s * 2^attempts), times
-    ``draw``, which is a random number from 0 to 1. If the receiver requested a pause, up to one
-    hour of it is added.
-    """
-    # Without a limit of the exponent, the power would overflow after many attempts.
-    ceiling = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
-    return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
-
-
-def asked_pause_s(retry_after_s: float | None) -> float:
-    """Return the pause that a receiver requested, in seconds. It is at least 0 and at most 3600."""
-    return min(max(retry_after_s or 0.0, 0.0), _LONGEST_RETRY_AFTER_S)
-
-
 def deliver_all(
     senders: Sequence[OutboxSender],
     *,
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` has passed.
+    """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` seconds are over.
 
-    The last attempt may take longer than that, but no longer than the receiver's timeout.
+    The senders have the same clock and outbox. The last attempt may end later, but it takes no
+    longer than the receiver's timeout.
     """
     if not senders:
         return
     clock = senders[0].clock
     outbox = senders[0].outbox
+    receivers = {sender.receiver.name for sender in senders}
     ends_at = clock.monotonic() + budget_s
 
     def is_over() -> bool:
@@ -543,88 +488,10 @@ def deliver_all(
     while True:
         for sender in senders:
             sender.deliver_due(should_stop=is_over)
-        # This waits for retries that become due in time, because the process ends afterwards.
-        waiting = outbox.waiting(clock.now())
-        is_waiting = any(sender.receiver.name in waiting for sender in senders)
+        waiting_receivers = receivers.intersection(outbox.waiting(clock.now()))
         seconds_left = ends_at - clock.monotonic()
-        if seconds_left <= 0 or not is_waiting:
+        if seconds_left <= 0 or not waiting_receivers:
             return
+        # The deliveries that wait failed before. They are retried here if they become due in time,
+        # because the process ends afterwards.
         pause(min(_PAUSE_S, seconds_left))
-
-
-def _by_message(deliveries: Iterable[Delivery]) -> dict[str | None, list[Delivery]]:
-    """Group the deliveries that may have been sent in the same message, by that message's key.
-
-    The key is None for deliveries that cannot have been sent yet.
-    """
-    by_key: dict[str | None, list[Delivery]] = {}
-    for delivery in deliveries:
-        by_key.setdefault(delivery.message_key, []).append(delivery)
-    return by_key
-
-
-def _decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
-    """If a message may have arrived, make the same decision on all its changes.
-
-    If one change is sent, all are sent. If no change is sent and one is held back, all are held
-    back. Deliveries of one message have the same key.
-    """
-    first: dict[tuple[str | None, DeliveryStatus], Decision] = {}
-    for decision in decisions:
-        first.setdefault((decision.delivery.message_key, decision.status), decision)
-    for decision in decisions:
-        key = decision.delivery.message_key
-        common = decision
-        if key is not None:
-            held = first.get((key, DeliveryStatus.HELD), decision)
-            common = first.get((key, DeliveryStatus.PENDING), held)
-        yield common._replace(delivery=decision.delivery)
-
-
-def _compose_messages(deliveries: Iterable[Delivery], snapshot: FiringSnapshot) -> list[Message]:
-    """Compose messages. Messages that may have arrived come first and keep their keys."""
-    by_key = _by_message(deliveries)
-    new_changes = [delivery.transition for delivery in by_key.pop(None, ())]
-    messages = []
-    for key, possibly_sent in by_key.items():
-        changes = [delivery.transition for delivery in possibly_sent]
-        for message in compose_messages(changes, snapshot):
-            messages.append(replace(message, key=key))
-        # The next messages are composed as if this message had arrived.
-        starts = [change for change in changes if change.is_start]
-        snapshot = replace(
-            snapshot,
-            sent_starts=(*snapshot.sent_starts, *starts),
-            delivered=snapshot.delivered.union(str(start.dedup_key) for start in starts),
-        )
-    messages += compose_messages(new_changes, snapshot)
-    return messages
-
-
-def _group_incidents(changes: Iterable[Transition]) -> list[list[Transition]]:
-    """Group changes for messages. All changes of an incident are in one group.
-
-    A group has incidents of one comparison, with together at most `_LARGEST_GROUP` changes. Only a
-    larger incident exceeds this, and it is alone in its group.
-    """
-    by_incident: dict[tuple[str, str | None], list[Transition]] = {}
-    for change in changes:
-        key = (change.comparison, change.incident or change.dedup_key)
-        by_incident.setdefault(key, []).append(change)
-    groups: list[list[Transition]] = []
-    for incident in sorted(by_incident.values(), key=lambda changes: changes[0].comparison):
-        if groups and _fit_together(groups[-1], incident):
-            groups[-1] += incident
-        else:
-            groups.append(incident)
-    return groups
-
-
-def _fit_together(group: Sequence[Transition], incident: Sequence[Transition]) -> bool:
-    is_small = len(group) + len(incident) <= _LARGEST_GROUP
-    return is_small and group[0].comparison == incident[0].comparison
-
-
-def _change_key(change: Transition) -> tuple[object, ...]:
-    """Return a key that differs for all changes of a comparison that receivers get."""
-    return change.dedup_key, change.from_state, change.to_state, change.slot

@@ -78,16 +78,17 @@ def recode_lists(
     """Return both arms' earlier lists of these users, who are the users of the pairing's rows."""
     baseline_codes = codes_of(earlier.baseline.items, pairing.vocabulary)
     candidate_codes = codes_of(earlier.candidate.items, pairing.vocabulary)
-    first = _first_free(pairing, baseline_codes, candidate_codes)
-    # Items that this run lacks are numbered from ``first``. Both arms are numbered together. So an
-    # item has the same code in both.
-    baseline_lacks = baseline_codes < 0
-    candidate_lacks = candidate_codes < 0
-    of_baseline = pd.Series(earlier.baseline.items[baseline_lacks]).astype("str")
-    of_candidate = pd.Series(earlier.candidate.items[candidate_lacks]).astype("str")
-    numbers, unknown = pd.factorize(pd.concat([of_baseline, of_candidate], ignore_index=True))
-    baseline_codes[baseline_lacks] = first + numbers[: len(of_baseline)]
-    candidate_codes[candidate_lacks] = first + numbers[len(of_baseline) :]
+    first_unknown = _first_free(pairing, baseline_codes, candidate_codes)
+    # Items that this run lacks are numbered from ``first_unknown``. Both arms are numbered together,
+    # so an item has the same code in both.
+    baseline_unknown = baseline_codes < 0
+    candidate_unknown = candidate_codes < 0
+    baseline_ids = pd.Series(earlier.baseline.items[baseline_unknown]).astype("str")
+    candidate_ids = pd.Series(earlier.candidate.items[candidate_unknown]).astype("str")
+    numbers, unknown = pd.factorize(pd.concat([baseline_ids, candidate_ids], ignore_index=True))
+    baseline_codes[baseline_unknown] = first_unknown + numbers[: len(baseline_ids)]
+    candidate_codes[candidate_unknown] = first_unknown + numbers[len(baseline_ids) :]
+    # The row of each user in the earlier lists, -1 for a user without earlier lists.
     rows = find_users(users, earlier.baseline.users)
     baseline = _pad_rows(earlier.baseline, baseline_codes, rows, k)
     candidate = _pad_rows(earlier.candidate, candidate_codes, rows, k)
@@ -99,7 +100,7 @@ def recode_lists(
             baseline_lengths=baseline.lengths,
             candidate_lengths=candidate.lengths,
         ),
-        first_unknown=first,
+        first_unknown=first_unknown,
         unknown=pd.Index(unknown),
     )
 
@@ -119,10 +120,10 @@ def _pad_rows(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastList
     empty.
     """
     lists, lengths, _ = pad(codes, table.offsets, k)
-    no_list = np.full((1, k), PAD, dtype=np.int32)
-    with_none = np.concatenate([lists, no_list])
+    # An empty list is appended, so that the index -1 finds it.
+    empty_list = np.full((1, k), PAD, dtype=np.int32)
     return LastLists(
-        codes=with_none[rows],
+        codes=np.concatenate([lists, empty_list])[rows],
         lengths=np.append(lengths, np.int32(0))[rows],
         exposed=lists[lists >= 0],
     )

@@ -48,6 +48,7 @@ from monitor.statistics.reference.season import (
     count_suspects,
     discount,
     no_evidence,
+    raise_to_median,
     update_evidence,
 )
 from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlerts
@@ -134,52 +135,47 @@ def compute_expectations(
     is_holiday = comparison.judging.is_holiday
     if is_holiday(measured.slot):
         return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
-    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
-    learned = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
+    model_past = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
-        learned = _find_past_of_models(learned.runs, measured)
-    past = learned.runs
+        model_past = _find_past_of_models(model_past.runs, measured)
     alpha = share_out(comparison, series)
-    lessons = rule_series.read_lessons(series, past)
-    past_alerts = _find_past_alerts(comparison, series, past, lessons)
-    # An alert resets the evidence of a trend. So does a new model, because the evidence is about
-    # the old model.
-    is_last_of_model = np.isin(np.arange(len(past)) + 1, learned.starts)
-    resets = past_alerts.firing | is_last_of_model[:, np.newaxis]
-    evidence, was_drifting = _collect_evidence(resets, lessons.steady, alpha)
-    levels = _find_accepted(past, [change for change in accepted if change.at <= measured.slot])
-    # The level of new models is accepted with their first run.
-    levels += [(start, start + 1) for start in learned.starts]
+    lessons = rule_series.read_lessons(series, model_past.runs)
+    past_alerts = _find_past_alerts(comparison, series, model_past.runs, lessons)
+    evidence, was_drifting = _collect_evidence(
+        _find_resets(past_alerts, model_past), lessons.steady, alpha
+    )
+    accepted = [change for change in accepted if change.at <= measured.slot]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
-        accepted=sorted(levels),
-        settled=_runs_of_a_new_normal(past, measured.slot),
+        accepted=_find_accepted_levels(model_past, accepted),
+        settled=_runs_of_a_new_normal(model_past.runs, measured.slot),
     )
     reference = compute_reference(
         lessons.values,
         lessons.errors,
-        phases=rule_series.find_phases(past, measured.slot),
+        phases=rule_series.find_phases(model_past.runs, measured.slot),
         alerts=past_alerts,
         side=_find_sides(series),
     )
-    expected = _build_expectations(series, figures, reference, evidence, alpha)
+    expectations = _build_expectations(series, figures, reference, evidence, alpha)
     faults = median_z_while_firing(lessons.z, past_alerts.firing)
-    notes = _describe_levels(comparison.name, past, reference, learned.note)
+    notes = _describe_levels(comparison.name, model_past.runs, reference, model_past.note)
     lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
-    usual = np.nan_to_num(find_median(lost_in_healthy))
+    usual_lost = np.nan_to_num(find_median(lost_in_healthy))
     # The values leave out users that could not be compared. `apply_bounds` allows for these users.
-    lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    lost_share_of = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     completed = []
-    for column, expectation in enumerate(expected):
+    for column, expectation in enumerate(expectations):
         if is_after_holiday and _needs_earlier_lists(series[column].rule):
             completed.append(replace(_without_limit(series[column]), note=AFTER_HOLIDAY))
             continue
         completed.append(
             replace(
                 expectation,
-                lost=lost.get(expectation.segment, 0.0),
-                usual_lost=float(usual[column]),
+                lost=lost_share_of.get(expectation.segment, 0.0),
+                usual_lost=float(usual_lost[column]),
                 note=notes[column],
                 fault=_finite(faults[column]),
             )
@@ -210,16 +206,18 @@ def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _Mod
     The first run of new models is not judged, so no run is selected. It is judged only if the
     models changed in the last run too. The second run is judged by the first.
     """
-    *models, current = _name_models(past, measured)
-    is_new_model = current not in models
-    first = len(models) if is_new_model else models.index(current)
-    rows = [row for row, names in enumerate(models) if row < first or names == current]
-    runs = [past[row] for row in rows]
-    starts = []
-    for place in range(1, len(rows)):
-        if models[rows[place]] != models[rows[place - 1]]:
-            starts.append(place)
-    if runs and is_new_model and len(runs) - 1 not in starts:
+    *past_models, current = _name_models(past, measured)
+    is_new = current not in past_models
+    first_of_current = len(past_models) if is_new else past_models.index(current)
+    runs = []
+    models = []
+    for row, (run, model) in enumerate(zip(past, past_models, strict=True)):
+        if row < first_of_current or model == current:
+            runs.append(run)
+            models.append(model)
+    starts = [row for row in range(1, len(runs)) if models[row] != models[row - 1]]
+    has_changed_in_last_run = len(runs) - 1 in starts
+    if runs and is_new and not has_changed_in_last_run:
         change = _describe_models(measured, past[-1])
         return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
     note = ""
@@ -245,8 +243,8 @@ def _name_models(past: Sequence[PastRun], measured: MeasuredRun) -> list[tuple[s
     return newest_first[::-1]
 
 
-def _describe_models(measured: MeasuredRun, before: PastRun) -> str:
-    return " and ".join(write_model_changes(measured.models, measured.slot, before.slot))
+def _describe_models(measured: MeasuredRun, run_before: PastRun) -> str:
+    return " and ".join(write_model_changes(measured.models, measured.slot, run_before.slot))
 
 
 def _find_past_alerts(
@@ -274,22 +272,32 @@ def _find_past_alerts(
     )
 
 
-def _find_accepted(
-    past: Sequence[PastRun], accepted: Iterable[Transition]
+def _find_resets(past_alerts: PastAlerts, past: _ModelPast) -> Flags:
+    """Find the runs after which the evidence of a trend is dropped, (runs, series).
+
+    These are runs with a firing alert, and the last runs of a model, because their evidence is
+    about this model.
+    """
+    is_last_of_model = np.isin(np.arange(len(past.runs)) + 1, past.starts)
+    return past_alerts.firing | is_last_of_model[:, np.newaxis]
+
+
+def _find_accepted_levels(
+    past: _ModelPast, accepted: Iterable[Transition]
 ) -> list[tuple[int, int]]:
     """Return the rows of each accepted level's first run, and of the first run after acceptance.
 
-    ``past`` is ordered by slot. A level is left out if it has no past run from before it was
-    accepted.
+    A level is left out if it has no past run from before it was accepted. The level of new models
+    is accepted with their first run.
     """
-    slots = [run.slot for run in past]
-    rows = []
+    slots = [run.slot for run in past.runs]  # oldest first
+    rows = [(start, start + 1) for start in past.starts]
     for change in accepted:
         start = bisect_left(slots, change.slot)
         following = bisect_right(slots, change.at)
         if start < following:
             rows.append((start, following))
-    return rows
+    return sorted(rows)
 
 
 def _describe_levels(
@@ -316,8 +324,8 @@ def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
 
     This is the number of runs in the last day, but at least SETTLED_RUNS and at most WINDOW.
     """
-    of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
-    return min(max(of_a_day, SETTLED_RUNS), WINDOW)
+    runs_of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
+    return min(max(runs_of_a_day, SETTLED_RUNS), WINDOW)
 
 
 def find_waiting(z: Floats) -> Flags:
@@ -387,14 +395,13 @@ def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvi
             suspects = np.where(ends, count_suspects(evidence, alpha), 0)
             age = np.arange(row, -1, -1)[:, np.newaxis]
             is_drifting[: row + 1] |= age < suspects
-        if resets[row].any():
-            # The evidence of a series that is reset starts again from 0.
-            is_open = ~resets[row]
-            evidence = TrendEvidence(
-                mass=evidence.mass * is_open,
-                rise=evidence.rise * is_open,
-                since=evidence.since * is_open,
-            )
+        # The evidence of a series that is reset starts again from 0.
+        stays = ~resets[row]
+        evidence = TrendEvidence(
+            mass=evidence.mass * stays,
+            rise=evidence.rise * stays,
+            since=evidence.since * stays,
+        )
     return evidence, is_drifting
 
 
@@ -402,20 +409,24 @@ def _build_expectations(
     series: rule_series.ManySeries,
     figures: Figures,
     reference: Reference,
-    before: TrendEvidence,
+    evidence_before: TrendEvidence,
     alpha: Floats,
 ) -> tuple[Expectation, ...]:
     """Return the expectation of each series, in the same order.
 
-    ``before`` is the evidence of drift before this run. ``alpha`` is the result of `share_out`. An
-    expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy runs.
+    ``evidence_before`` is the evidence of drift before this run. ``alpha`` is the result of
+    `share_out`. An expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy
+    runs.
     """
     values, errors = rule_series.measure_all(series, figures)
     compared = _compare_with_reference(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
-    correlation = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
+    of_series = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
+    # The segments of one rule are a group.
+    _, rule_numbers = np.unique([judged.rule.alert for judged in series], return_inverse=True)
+    correlation = raise_to_median(of_series, rule_numbers)
     steady = discount(compared.z, correlation)
-    evidence = update_evidence(before, steady).total
+    evidence = update_evidence(evidence_before, steady).total
     expectations = []
     for column, judged in enumerate(series):
         has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS

@@ -122,12 +122,14 @@ def _count_same_ids(
 
     Return 0 if many requests share ids, because equal ids are then no sign of copies.
     """
-    # A missing fact is NaN, which `nunique` does not count.
-    ids = pd.Series(first_traces.ids).nunique()
+    # The users of one request have the same time of arrival, so the times count the requests.
+    # `nunique` does not count NaN, which a missing id or time is.
+    unique_ids = pd.Series(first_traces.ids).nunique()
     requests = pd.Series(first_traces.came_s).nunique()
-    if ids <= max(1, _MIN_UNIQUE * requests):
+    if unique_ids <= max(1, _MIN_UNIQUE * requests):
         return 0
-    return int((first_traces.ids[first_rows] == second_traces.ids[second_rows]).sum())
+    is_same_id = first_traces.ids[first_rows] == second_traces.ids[second_rows]
+    return int(is_same_id.sum())
 
 
 def _count_zeros(overlaps: Sequence[float], count: int) -> float:

@@ -19,13 +19,8 @@ from monitor.model.run_reasons import IdKind, IdMismatch
 from monitor.pipeline.pull import Arms, ask_in_time
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
-from monitor.statistics.attribution.hypotheses import Scene
+from monitor.statistics.attribution.scene import Scene
 
-_OF_ITEMS = (FaultKind.NOISE, FaultKind.MIXED_UP, FaultKind.REPLACED, FaultKind.ITEMS_GONE)
-"""If item ids are spelled differently, the lists look as if they had one of these faults.
-
-A finding of any other kind has another cause, so the spelling of items is not tested then.
-"""
 _MIN_SHARE = 0.5
 """If at least this share of the tried ids matches after respelling, the ids are respelled."""
 
@@ -40,10 +35,10 @@ def find_respelled(
 
     There are two tests. The first compares each arm's new ids with the ids that disappeared since
     the earlier run. The second compares the ids of both arms in this run. ``between_arms`` has its
-    results. None if neither test finds another spelling, or if the kind of ``finding`` is not in
-    `_OF_ITEMS`.
+    results. None if neither test finds another spelling, or if the lists would not look like
+    ``finding`` with other spellings, because then it has another cause.
     """
-    if finding is not None and finding.kind not in _OF_ITEMS:
+    if finding is not None and not finding.kind.facts.may_be_respelled:
         return None
     if scene.changes is not None:
         arms = tuple(Arm) if finding is None else finding.arms
@@ -87,33 +82,35 @@ def _respelled_since(
     rows = rows[changes.is_known[rows]]
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
-    removed = np.setdiff1d(codes_before, codes_now, assume_unique=True)
+    removed_codes = np.setdiff1d(codes_before, codes_now, assume_unique=True)
     # An item is new only if no user had it.
-    new = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
-    if not len(new) or not len(removed):
+    new_codes = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
+    if not len(new_codes) or not len(removed_codes):
         return None
-    removed_ids = [name(code) for code in removed.tolist()]
-    new_ids = [name(code) for code in new.tolist()]
+    removed_ids = [name(code) for code in removed_codes.tolist()]
+    new_ids = [name(code) for code in new_codes.tolist()]
     spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, is_many=False)
     if spelling is None or not spelling.is_spelling:
         return None
     if spelling.would_match < _MIN_SHARE * spelling.tried:
         return None
-    new_items = np.isin(lists.present, new).sum(axis=1)
+    new_items = np.isin(lists.present, new_codes).sum(axis=1)
     hit = changes.is_known & (2 * new_items > lists.present_lengths)
     if not hit.any():
         return None
     segment = find_place(hit, 0.0, scene.segments)
-    hit_there = hit[rows_of_place(segment, scene.segments)]
+    hit_in_segment = hit[rows_of_place(segment, scene.segments)]
+    # The number of users is exact if all users of the segment are hit, and no other users.
+    is_exact = hit_in_segment.all() and len(hit_in_segment) == hit.sum()
     return Finding(
         kind=FaultKind.RESPELLED,
         arms=(arm,),
         segment=segment,
-        segment_share=float(hit_there.mean()),
+        segment_share=float(hit_in_segment.mean()),
         users=int(hit.sum()),
         compared=len(scene.batch),
         explained=None if finding is None else finding.explained,
-        is_exact=bool(hit_there.all() and len(hit_there) == hit.sum()),
+        is_exact=bool(is_exact),
         spelling=spelling,
     )
 

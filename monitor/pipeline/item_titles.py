@@ -63,6 +63,6 @@ def pull_titles(
     titles: AskedSource[Mapping[str, str]] = AskedSource(
         "item_titles", source, methodcaller("titles", slot, items)
     )
-    late = f"no answer within {wait_s:.0f} s: items are shown by their ids"
-    failure = titles.wait(Deadline.after(wait_s), late)
+    late_message = f"no answer within {wait_s:.0f} s: items are shown by their ids"
+    failure = titles.wait(Deadline.after(wait_s), late_message)
     return titles.answer or {}, failure

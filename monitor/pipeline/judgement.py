@@ -109,11 +109,12 @@ class ChangeScales:
         """Return the changes. Those with a value also get an ``interval`` and ``normal``."""
         completed = []
         for change in changes:
-            if change.value is not None:
-                interval = self._interval(change)
-                normal = self._normal(change)
-                change = replace(change, interval=interval, normal=normal)  # noqa: PLW2901
-            completed.append(change)
+            if change.value is None:
+                completed.append(change)
+                continue
+            interval = self._interval(change)
+            normal = self._normal(change)
+            completed.append(replace(change, interval=interval, normal=normal))
         return tuple(completed)
 
     def _interval(self, change: Transition) -> tuple[float, float] | None:
@@ -135,19 +136,21 @@ class ChangeScales:
         None if neither is known.
         """
         # If the alert's rule does not learn, another rule that judges the same series is used.
-        alerts = [change.alert]
+        alerts_of_series = [change.alert]
         for rule in self.comparison.judging.rules:
             if rule.subject == (change.metric, change.statistic):
-                alerts.append(rule.alert)
-        expected = {}
-        for each in self.expectations:
-            if each.segment == change.segment and each.expected is not None:
-                expected[each.alert] = each.expected
-        for alert in alerts:
-            if alert in expected:
-                return expected[alert]
-        values = list(self._recent_values(change))
-        return math.fsum(values) / len(values) if values else None
+                alerts_of_series.append(rule.alert)
+        expected_by_alert = {}
+        for expectation in self.expectations:
+            if expectation.segment == change.segment and expectation.expected is not None:
+                expected_by_alert[expectation.alert] = expectation.expected
+        for alert in alerts_of_series:
+            if alert in expected_by_alert:
+                return expected_by_alert[alert]
+        recent_values = list(self._recent_values(change))
+        if not recent_values:
+            return None
+        return math.fsum(recent_values) / len(recent_values)
 
     def _recent_values(self, change: Transition) -> Iterator[float]:
         """Yield the values of the series in recent runs in which the alert was quiet.
@@ -194,10 +197,10 @@ def add_missing_summaries(
     for metric in metrics:
         if metric not in metrics_from_lists:
             computed += _from_scores(comparison, run, history, metric)
-    merged = {}
+    summary_by_series = {}
     for summary in (*run.summaries, *computed):
-        merged[summary.segment, summary.metric] = summary
-    summaries = tuple(merged.values())
+        summary_by_series[summary.segment, summary.metric] = summary
+    summaries = tuple(summary_by_series.values())
     lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
     return replace(run, summaries=summaries), lacking
 
@@ -208,14 +211,17 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
         # A run that measured nothing is judged as a run without data, so it lacks nothing.
         return False
     of_metric = [summary for summary in summaries if summary.metric == rule.metric]
+    if not of_metric:
+        return True
     for summary in of_metric:
+        # ``rule.segments`` is "all", "each", or the names of segments.
         if rule.segments == "all":
             is_judged = summary.segment == ALL
         else:
             is_judged = rule.segments == "each" or summary.segment in rule.segments
         if is_judged and summary.n and summary.value(str(rule.statistic)) is None:
             return True
-    return not of_metric
+    return False
 
 
 def _from_lists(
@@ -229,7 +235,7 @@ def _from_lists(
     Leaves out derived series, and metrics that need more than lists. Empty if the lists of some
     paired users were not stored.
     """
-    metrics = [parse(name) for name in names if parse_derived(name)[0] is None]
+    metrics = [parse(name) for name in names if parse_derived(name).derived is None]
     metrics = [metric for metric in metrics if metric.need is None]
     if lists is None or run.coverage is None or not metrics:
         return ()
@@ -250,18 +256,20 @@ def _from_scores(
 
     Empty if the run has no such summary, or if the scores of some users were not stored.
     """
-    before = _find_summary(run.summaries, ALL, name)
-    if before is None:
+    stored_summary = _find_summary(run.summaries, ALL, name)
+    if stored_summary is None:
         return ()
-    stored = history.run_scores(run.id, [name])
-    scores = stored.by_metric.get(name, np.empty(0))
+    stored_scores = history.run_scores(run.id, [name])
+    scores = stored_scores.by_metric.get(name, np.empty(0))
     values = np.sort(scores[~np.isnan(scores)])
-    if len(values) != before.n:
+    if len(values) != stored_summary.n:
         return ()
-    wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
-    bounds = (before.histogram.low, before.histogram.high)
-    summary = summarize_one(ALL, name, values, bounds, wanted)
-    return (replace(summary, n_undefined=before.n_undefined),)
+    statistics = [
+        rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name
+    ]
+    bounds = (stored_summary.histogram.low, stored_summary.histogram.high)
+    summary = summarize_one(ALL, name, values, bounds, statistics)
+    return (replace(summary, n_undefined=stored_summary.n_undefined),)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -341,5 +349,5 @@ class Rejudgement:
             summaries=run.summaries if needs_recent(self.comparison) else (),
             models=run.models,
         )
-        newest = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))
-        newest.append(past)
+        newest_runs = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))
+        newest_runs.append(past)

@@ -38,14 +38,14 @@ def measure_outcomes(
     sources = None if arms.unpaired is None else arms.unpaired.outcomes
     if sources is None:
         return (), []
-    late = "the outcomes did not arrive before the run's deadline"
+    late_message = "the outcomes did not arrive before the run's deadline"
     ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
     ask_now = partial(sources.now.sums, slot, plan.outcomes)
     ask_before = partial(sources.before.sums, slot, plan.outcomes)
     try:
-        assigned = ask_in_time(ask_users, seconds_left(), late)
-        now = ask_in_time(ask_now, seconds_left(), late)
-        before = ask_in_time(ask_before, seconds_left(), late)
+        assigned = ask_in_time(ask_users, seconds_left(), late_message)
+        now = ask_in_time(ask_now, seconds_left(), late_message)
+        before = ask_in_time(ask_before, seconds_left(), late_message)
     except SourceError as error:
         return (), [f"outcomes: {arms.reason(error)}"]
     has_stayed = ~assigned.users.isin(switched)

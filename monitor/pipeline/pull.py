@@ -156,7 +156,7 @@ class SourceAnswers:
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
     - ``gaps`` are the seconds between the arrivals of the baseline's lists and of the candidate's
       lists or the noise floor's lists.
-    - ``scored`` is called with the scores of each batch before the next batch is read.
+    - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
     While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``gaps`` may grow. See
     `add`.
@@ -170,7 +170,7 @@ class SourceAnswers:
     relevance: RelevanceTable | None
     seconds: dict[Arm, float] = field(default_factory=dict)
     gaps: dict[str, list[Floats]] = field(default_factory=dict)
-    scored: Callable[[Scores], object] = lambda _: None
+    on_scores: Callable[[Scores], object] = lambda _: None
     doubts: list[RunReason] = field(default_factory=list)
 
     def add(self, further: SourceAnswers) -> None:
@@ -211,10 +211,10 @@ def join_all(
         shows_examples=arms.pseudonyms is None,
     )
     deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
-    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_extras(arms, slot)
     with source.read(request) as joined:
-        failures = (weights.wait(deadline, late), relevance.wait(deadline, late))
+        failures = (weights.wait(deadline, late_message), relevance.wait(deadline, late_message))
         unread_inputs = list(filter(None, failures))
         _add_new(unread_inputs, joined.unread_inputs)
         _add_new(unread_inputs, arms.describe(relevance.unreadable))
@@ -254,8 +254,10 @@ def draw_panel(
     timeout_s: float,
 ) -> Panel:
     """Draw the panel from the list of all users. The panel has the users' real ids."""
-    late = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
-    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late)
+    late_message = (
+        f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
+    )
+    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late_message)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
     # The panel is drawn by pseudonyms, as are the users whose lists are stored, so that both draws
@@ -274,40 +276,47 @@ def pull_all(
     timeout_s: float,
     memory: Memory = _NOTHING,
 ) -> SourceAnswers:
-    """Pull all answers at the same time, so that they can be compared."""
+    """Pull all answers at the same time, so that they can be compared.
+
+    If an arm's source fails or is late, its users count as failed, with the reason in the coverage.
+    If another source fails or is late, a sentence in ``unread_inputs`` says so.
+    """
     measuring = comparison.measuring
     request = _request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
-    late = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+    late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     # All calls begin before the first wait, so that the answers are from the same moment.
     calls: dict[Arm, AskedSource[Pull]] = {}
     sources = (arms.baseline, arms.candidate)
     for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
-        of_arm = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
-        pull = methodcaller("pull", of_arm)
+        arm_request = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
+        pull = methodcaller("pull", arm_request)
         calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.reason)
     weights, relevance = _ask_extras(arms, slot)
-    of_floor = replace(
+    floor_request = replace(
         request,
         what="noise floor",
         answers_path=arms.answers_path(slot, "noise floor"),
         # A cache would return the first answer again instead of a second answer.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
-    pull = methodcaller("pull", of_floor)
+    pull = methodcaller("pull", floor_request)
     second_baseline: AskedSource[Pull] = AskedSource(
         "noise_floor", arms.second_baseline, pull, arms.reason
     )
     pulls = {}
     for arm, call in calls.items():
-        call.wait(deadline, late)
+        call.wait(deadline, late_message)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
-    unread_inputs = [extra.wait(deadline, late) for extra in (weights, relevance, second_baseline)]
+    unread_inputs = [
+        extra.wait(deadline, late_message) for extra in (weights, relevance, second_baseline)
+    ]
+    unread_inputs += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
     unreadable = [*panel.unreadable, *relevance.unreadable]
-    for pull_of_arm in pulls.values():
-        unreadable += pull_of_arm.unreadable
+    for arm_pull in pulls.values():
+        unreadable += arm_pull.unreadable
     unreadable += second_baseline.unreadable
     users = UserBatch(
         panel=panel,
@@ -322,27 +331,25 @@ def pull_all(
         users = replace(
             users, second_baseline=Pull(rankings=memory.last_lists.baseline, failures={})
         )
-    unreadable_notes = arms.describe(unreadable)
-    unread_inputs += [
-        describe_cached(arm, pull_of_arm.rankings) for arm, pull_of_arm in pulls.items()
-    ]
     baseline = pulls[Arm.BASELINE].rankings
     candidate = pulls[Arm.CANDIDATE].rankings
     gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
-    doubt = None
+    doubts = []
     if second_baseline.answer is not None:
-        second = second_baseline.answer.rankings
-        gaps["noise_floor"] = [gaps_between(baseline, second)]
-        if of_floor.is_uncached:
-            doubt = doubt_floor(baseline, second, memory.floor_overlaps)
-    if doubt is not None:
-        # The second lists may be copies, so there is no noise floor.
-        users = replace(users, second_baseline=None)
+        second_lists = second_baseline.answer.rankings
+        gaps["noise_floor"] = [gaps_between(baseline, second_lists)]
+        doubt = None
+        if floor_request.is_uncached:
+            doubt = doubt_floor(baseline, second_lists, memory.floor_overlaps)
+        if doubt is not None:
+            # The second lists may be copies, so there is no noise floor.
+            users = replace(users, second_baseline=None)
+            doubts.append(doubt)
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        unread_inputs=[*filter(None, unread_inputs), *unreadable_notes],
-        doubts=[] if doubt is None else [doubt],
+        unread_inputs=[*filter(None, unread_inputs), *arms.describe(unreadable)],
+        doubts=doubts,
         gaps=gaps,
         weights=weights.answer,
         relevance=relevance.answer,
@@ -361,16 +368,16 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # Sources ask the users in an order that is drawn from ``together``. It names the family, so the
-    # order is the same for all candidates of a baseline. The first user makes the orders of the
-    # rounds of `pull_until_certain` differ.
-    together = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
+    # Sources ask the users in an order that is drawn from ``order_seed``. The seed has the family,
+    # so the order is the same for all candidates of a baseline. The seed has the first user, so
+    # that the orders of the rounds of `pull_until_certain` differ.
+    order_seed = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
         k=measuring.k,
         slot=slot,
         timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
-        together="\0".join(together),
+        together="\0".join(order_seed),
         on_progress=arms.on_progress,
         # A run that was interrupted and begins again uses stored answers, but none that are older
         # than a run may last.
@@ -378,12 +385,12 @@ def _request(
     )
 
 
-def ask_in_time(read: Callable[[], _T], timeout_s: float, late: str) -> _T:
-    """Ask a source. Raises SourceError with the text ``late`` if it does not answer in time."""
+def ask_in_time(read: Callable[[], _T], timeout_s: float, late_message: str) -> _T:
+    """Ask a source. If it does not answer in time, raises SourceError with ``late_message``."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
     except OverdueError:
-        raise SourceError(late, permanent=False) from None
+        raise SourceError(late_message, permanent=False) from None
 
 
 def _ask_extras(
@@ -432,7 +439,7 @@ class AskedSource(Generic[_T]):
         """The parts of the answer that could not be read."""
         return getattr(self.answer, "unreadable", ())
 
-    def wait(self, deadline: Deadline, late: str) -> str | None:
+    def wait(self, deadline: Deadline, late_message: str) -> str | None:
         """Wait for the answer. Returns a sentence if the source failed or was late, else None."""
         if self._call is None:
             return None
@@ -441,6 +448,6 @@ class AskedSource(Generic[_T]):
         except SourceError as error:
             self.note = self._reason(error)
         except OverdueError:
-            self.note = late
+            self.note = late_message
             self.failure = CoverageReason.TIMEOUT
         return None if self.note is None else f"{self._what}: {self.note}"

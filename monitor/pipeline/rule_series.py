@@ -167,27 +167,29 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     Each run stored its figures. If the rule did not exist in that run, or measured something else,
     the figures are computed from the run's summaries.
     """
-    # The parts are those of `LessonArrays`, in the same order.
-    parts = np.full((LESSON_NUMBERS, len(past), len(series)), np.nan)
+    # The numbers of a lesson are those of `LessonArrays`, in the same order.
+    numbers = np.full((LESSON_NUMBERS, len(past), len(series)), np.nan)
     columns_by_alert: dict[str, dict[str, int]] = defaultdict(dict)
     for column, judged in enumerate(series):
         columns_by_alert[judged.rule.alert][judged.segment] = column
-    for alert, columns in columns_by_alert.items():
+    for alert, column_of_segment in columns_by_alert.items():
         for segments, rows in _rows_by_segments(alert, past).items():
-            # The numbers have the shape (LESSON_NUMBERS, rows, segments of the lessons).
-            numbers = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
+            # (LESSON_NUMBERS, rows, segments of the lessons)
+            stored = np.stack([past[row].lessons[alert].numbers for row in rows], axis=1)
             # Segments that are not judged any more have no column.
-            places = [place for place, segment in enumerate(segments) if segment in columns]
-            columns_there = [columns[segments[place]] for place in places]
-            parts[np.ix_(range(LESSON_NUMBERS), rows, columns_there)] = numbers[:, :, places]
-        series_of_rule = [series[column] for column in columns.values()]
+            is_judged = [segment in column_of_segment for segment in segments]
+            places = np.flatnonzero(is_judged)
+            columns = [column_of_segment[segments[place]] for place in places]
+            numbers[np.ix_(range(LESSON_NUMBERS), rows, columns)] = stored[:, :, places]
+        columns_of_rule = list(column_of_segment.values())
+        series_of_rule = [series[column] for column in columns_of_rule]
         wanted = judged_series(series_of_rule[0].rule)
         for row, run in enumerate(past):
             if not run.has_lesson(alert, wanted):
-                # Only the first two parts, values and errors, can be computed from summaries.
+                # Only the first two numbers, value and error, can be computed from summaries.
                 values_and_errors = measure_all(series_of_rule, Figures.of(run.summaries))
-                parts[:2, row, list(columns.values())] = values_and_errors
-    return LessonArrays(*parts)
+                numbers[:2, row, columns_of_rule] = values_and_errors
+    return LessonArrays(*numbers)
 
 
 def _rows_by_segments(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
@@ -226,8 +228,8 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
     one column for each series.
     """
     segments = np.array([judged.segment for judged in series])
-    of_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
-    spread = np.repeat(of_all, len(series), axis=1)
+    is_flagged_for_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
+    spread = np.repeat(is_flagged_for_all, len(series), axis=1)
     for segment in {*segments[flags.any(axis=0)]}:
         in_segment = segments == segment
         spread[:, in_segment] |= flags[:, in_segment].any(axis=1, keepdims=True)

@@ -31,7 +31,8 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     rules = learning_rules(comparison)
     runs = REMEMBERED_RUNS if rules else 0
     if needs_recent(comparison):
-        # Summaries are large, so only the runs that a message averages are read.
+        # No rule learns, so only messages need earlier runs. They average the last runs' summaries,
+        # which are large, so no more of these runs are read.
         rules = comparison.judging.similarity_rules
         runs = RECENT
     return MemoryRequest(
@@ -133,12 +134,12 @@ def _make_result(
         changes = write_changes(
             memory.last_ok, measured.slot, comparison.config_hash, k, measured.models
         )
-        changed = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
-        reasons = (*reasons, *changed)
-    # The run keeps all items, but messages may not show them.
-    for_messages = explanation
-    if for_messages is not None and not comparison.judging.shows_items:
-        for_messages = for_messages.without_items
+        change_reasons = [RunReason(kind=RunReasonKind.CHANGED, text=change) for change in changes]
+        reasons = (*reasons, *change_reasons)
+    # The run stores the explanation with its items, but messages may not show items.
+    shown_explanation = explanation
+    if explanation is not None and not comparison.judging.shows_items:
+        shown_explanation = explanation.without_items
     return extend(
         RunResult,
         replace(measured, explanation=explanation, reasons=reasons),
@@ -148,7 +149,7 @@ def _make_result(
         config_hash=comparison.config_hash,
         k=k,
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, for_messages, measured),
+        transitions=add_explanations(judgement.transitions, shown_explanation, measured),
         expectations=judgement.expectations,
         standstills=judgement.standstills,
         labels_until=labels_until,
@@ -160,32 +161,32 @@ def _labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime |
 
     None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
     """
-    within = measuring.relevance_within
-    if measured.status is not RunStatus.OK or not within or not relevance_metrics(measuring):
+    relevance_within = measuring.relevance_within
+    if measured.status is not RunStatus.OK or not relevance_metrics(measuring):
         return None
-    return measured.slot + within
+    return measured.slot + relevance_within if relevance_within else None
 
 
-def _keep_storable(comparison: Comparison, measured: MeasuredRun) -> MeasuredRun:
+def _keep_storable(comparison: Comparison, run: MeasuredRun) -> MeasuredRun:
     """Return the part of the measured run that a run with this status stores.
 
     Nothing is stored of segments in which too few users were compared (thin segments).
     """
-    if measured.status is RunStatus.FAILED:
+    if run.status is RunStatus.FAILED:
         # A failed run compared no users, so it has no results.
-        measured = replace(measured, summaries=(), arm_scores=())
-    if measured.status is not RunStatus.OK:
+        run = replace(run, summaries=(), arm_scores=())
+    if run.status is not RunStatus.OK:
         # To compare lists, to measure relevance and to explain drops, later runs use only ok runs.
-        measured = replace(measured, lists=None, is_labelled=False, split=None, explanation=None)
-    thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
-    lists = measured.lists
+        run = replace(run, lists=None, is_labelled=False, split=None, explanation=None)
+    thin = thin_segments(run.coverage, comparison.judging.min_paired_share)
+    lists = run.lists
     if lists is not None:
         # Relevance that arrives later is not measured in thin segments either.
-        thick = {name: rows for name, rows in lists.segments.items() if name not in thin}
-        lists = replace(lists, segments=thick)
+        segments = {name: rows for name, rows in lists.segments.items() if name not in thin}
+        lists = replace(lists, segments=segments)
     return replace(
-        measured,
-        summaries=tuple(row for row in measured.summaries if row.segment not in thin),
-        arm_scores=tuple(row for row in measured.arm_scores if row.segment not in thin),
+        run,
+        summaries=tuple(summary for summary in run.summaries if summary.segment not in thin),
+        arm_scores=tuple(score for score in run.arm_scores if score.segment not in thin),
         lists=lists,
     )

@@ -27,7 +27,7 @@ _EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""
 MOST_SWITCHED = 0.01
 """If more than this share of the users switched arms, the run cannot be judged."""
-_FIXED = split.SPLIT_OFF / 2
+_LIMIT_WHILE_OFF = split.SPLIT_OFF / 2
 """A split that was off is as planned again if the evidence against it is below this.
 
 The evidence falls if more users come, although the users before them are still wrong. With a new
@@ -72,8 +72,8 @@ def assess_run(
             status = RunStatus.INSUFFICIENT
         reasons = (*obstacles, *_find_earlier_difference(unpaired), *reasons)
     if memory.anew_since is not None and learning_rules(comparison):
-        changed = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
-        reasons = (*reasons, changed)
+        new_configuration = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
+        reasons = (*reasons, new_configuration)
     if status is not RunStatus.OK:
         reasons = add_last_ok(reasons, memory)
     return status, reasons
@@ -177,15 +177,18 @@ def _find_unpaired_obstacles(
     comparison: Comparison, unpaired: UnpairedResults, states: Sequence[AlertState]
 ) -> Iterator[RunReason]:
     """Yield the reasons why the run cannot be judged, the most important one first."""
-    off_since = _off_since(comparison, states)
-    limit = split.SPLIT_OFF if off_since is None else _FIXED
-    if unpaired.log_e >= limit:
+    split_off_since = _split_off_since(comparison, states)
+    evidence_limit = split.SPLIT_OFF
+    if split_off_since is not None:
+        # An alert that fires stays until the evidence has clearly fallen.
+        evidence_limit = _LIMIT_WHILE_OFF
+    if unpaired.log_e >= evidence_limit:
         yield RunReason(
             kind=RunReasonKind.SPLIT_OFF,
             users=unpaired.users[Arm.BASELINE].assigned,
             asked=unpaired.assigned,
             limit=unpaired.baseline_share,
-            slot=off_since,
+            slot=split_off_since,
         )
     users = unpaired.assigned + unpaired.switched
     if unpaired.switched > MOST_SWITCHED * users:
@@ -195,21 +198,22 @@ def _find_unpaired_obstacles(
             asked=users,
             limit=MOST_SWITCHED,
         )
-    least = comparison.judging.min_paired_share
+    min_compared_share = comparison.judging.min_paired_share
     for arm, counts in unpaired.users.items():
         if not counts.served:
             yield RunReason(kind=RunReasonKind.NOT_SERVED, arm=arm)
-        elif counts.compared < max(1, least * counts.served):
+        # Users without lists of before the test cannot be compared.
+        elif counts.compared < max(1, min_compared_share * counts.served):
             yield RunReason(
                 kind=RunReasonKind.FEW_BEFORE,
                 arm=arm,
                 users=counts.compared,
                 asked=counts.served,
-                limit=least,
+                limit=min_compared_share,
             )
 
 
-def _off_since(comparison: Comparison, states: Sequence[AlertState]) -> datetime | None:
+def _split_off_since(comparison: Comparison, states: Sequence[AlertState]) -> datetime | None:
     """The slot since which the alert on the split is firing. None if it is not firing."""
     alerts = set()
     for rule in comparison.judging.rules:

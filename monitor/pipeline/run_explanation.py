@@ -45,8 +45,8 @@ from monitor.statistics.attribution.decomposition import (
 )
 from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.habits import pool_bins, share_bins
-from monitor.statistics.attribution.hypotheses import Scene
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
+from monitor.statistics.attribution.scene import Scene
 from monitor.texts.explanations import write_distance, write_drop, write_finding
 
 HEALTHY_RUNS = 20
@@ -90,19 +90,19 @@ def _similarity_by(metric: Metric) -> ScoreBatch:
     return score
 
 
-def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
+def choose_metric(comparison: Comparison, measured_metrics: Sequence[Metric]) -> Metric | None:
     """Return the metric by which a run is explained.
 
     It is the metric of the first rule whose metric can be split. If there is no such rule, it is
     the first metric that can be split.
     """
-    return leading_metric(comparison, [metric for metric in measured if can_split(metric)])
+    return leading_metric(comparison, [metric for metric in measured_metrics if can_split(metric)])
 
 
 def explain_run(  # noqa: PLR0913 - the past is three of them
     comparison: Comparison,
     subset: Subset,
-    measured: Sequence[Metric],
+    measured_metrics: Sequence[Metric],
     memory: Memory,
     *,
     former: RecodedLists | None,
@@ -122,7 +122,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
 
     This takes as long as two to five scorings. With ``former`` it takes sixteen scorings more.
     """
-    metric = choose_metric(comparison, measured)
+    metric = choose_metric(comparison, measured_metrics)
     if metric is None:
         return None, None
     pairing = subset.pairing
@@ -271,17 +271,17 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     changes = scene.changes
     arm = _changed_arm(changes, finding)
     items = _compare_items(scene, rows, arm, names)
-    before = None
+    shares_before = None
     paired = 0
     if changes is not None:
         rows_before = rows[changes.is_known[rows]]
-        before = share_kinds(classify_changes(changes.former.take(rows_before)))
+        shares_before = share_kinds(classify_changes(changes.former.take(rows_before)))
         paired = int(changes.is_known.sum())
     groups = group_users(
         classify_changes(scene.batch),
         parts,
         rows,
-        before=before,
+        before=shares_before,
         show=names.show_lists,
         examples=examples,
         hit=None if fault is None else fault.hit,

@@ -68,8 +68,8 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             keep=keep,
             pseudonyms=arms.pseudonyms,
         )
-        for measured in accumulator.measure(divided, measurer, stopwatch, batch_users):
-            scores.add(draw_scores(measured, keep, comparison))
+        for batch_scores in accumulator.measure(divided, measurer, stopwatch, batch_users):
+            scores.add(draw_scores(batch_scores, keep, comparison))
     scores.failed = accumulator.part.failed
     run, subset = accumulator.finish(slot, answers.weights, answers.relevance)
     last_models = None if memory.last_ok is None else memory.last_ok.models
@@ -82,7 +82,7 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     )
     with stopwatch.stage("arms"):
         last, former = recode_earlier(memory, measuring, subset)
-        found = MeasuredUsers(
+        measured_users = MeasuredUsers(
             run=run,
             subset=subset,
             accumulator=accumulator,
@@ -90,9 +90,9 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             last=last,
             former=former,
         )
-        found = replace(found, run=users.measure_arms(found))
+        measured_users = replace(measured_users, run=users.measure_arms(measured_users))
     with stopwatch.stage("explain"):
-        measurement = users.explain(found)
+        measurement = users.explain(measured_users)
         explanation, titles_error = add_titles(
             measurement.run.explanation, arms.titles, slot, users.seconds_left()
         )

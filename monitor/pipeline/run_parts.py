@@ -120,9 +120,9 @@ class RunPart:
 
     def add_note(self, arm: Arm, reason: CoverageReason, text: str, users: Iterable[str]) -> None:
         """Note why these users have no list. The text that was noted first stays."""
-        earlier = self.notes.get((arm, reason), CoverageNote(text=text))
-        examples = nsmallest(_EXAMPLES, (*earlier.users, *users))
-        self.notes[arm, reason] = replace(earlier, users=tuple(examples))
+        earlier_note = self.notes.get((arm, reason), CoverageNote(text=text))
+        examples = nsmallest(_EXAMPLES, (*earlier_note.users, *users))
+        self.notes[arm, reason] = replace(earlier_note, users=tuple(examples))
 
 
 def counts_of(coverage: Coverage) -> CoverageCounts:

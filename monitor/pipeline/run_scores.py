@@ -36,7 +36,7 @@ def name_stored_series(scores: Scores, arm: Arm | None = None) -> Scores:
         if arm is not None:
             by_metric[SELF_SERIES[arm].of(name)] = values
             by_metric[SELF_SERIES[arm.other].of(name)] = np.full(len(values), np.nan)
-        elif parse_derived(name)[0] is not DerivedMetric.FLOOR:
+        elif parse_derived(name).derived is not DerivedMetric.FLOOR:
             by_metric[name] = values
     if arm is not None:
         by_metric = dict(sorted(by_metric.items()))
@@ -77,7 +77,7 @@ class RunScores:
             by_metric = {}
             for name, values in block.by_metric.items():
                 # The series that are derived from a failed metric are left out too.
-                if parse_derived(name)[1] not in self.failed:
+                if parse_derived(name).metric not in self.failed:
                     by_metric[name] = values
             yield replace(block, by_metric=by_metric)
 

@@ -87,10 +87,10 @@ def summarize_scores(
 
 def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statistic]]:
     """Return the statistics that the rules need, by metric or derived series."""
-    wanted: dict[str, list[Statistic]] = {}
+    statistics_by_series: dict[str, list[Statistic]] = {}
     for rule in rules:
-        wanted.setdefault(rule.metric, []).append(rule.statistic)
-    return wanted
+        statistics_by_series.setdefault(rule.metric, []).append(rule.statistic)
+    return statistics_by_series
 
 
 def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
@@ -99,17 +99,17 @@ def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     An unpaired run scores metrics, and derives gaps from their statistics. So the statistics of
     gaps are those of the metrics, and far gaps need shares of far lists.
     """
-    wanted = wanted_statistics(comparison.judging.similarity_rules)
+    statistics_by_series = wanted_statistics(comparison.judging.similarity_rules)
     if comparison.measuring.unpaired is None:
-        return wanted
-    of_metrics: dict[str, list[Statistic]] = {}
-    for name, statistics in wanted.items():
-        of_metrics.setdefault(parse_derived(name)[1], []).extend(statistics)
+        return statistics_by_series
+    statistics_by_metric: dict[str, list[Statistic]] = {}
+    for name, statistics in statistics_by_series.items():
+        statistics_by_metric.setdefault(parse_derived(name).metric, []).extend(statistics)
     for metric in map(parse, comparison.measuring.metrics):
-        far = far_share(metric)
-        if far is not None:
-            of_metrics.setdefault(str(metric), []).append(far)
-    return of_metrics
+        far_statistic = far_share(metric)
+        if far_statistic is not None:
+            statistics_by_metric.setdefault(str(metric), []).append(far_statistic)
+    return statistics_by_metric
 
 
 def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
@@ -139,7 +139,7 @@ def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric 
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
         # A rule on a derived series needs the metric from which the series is derived.
-        name = parse_derived(rule.metric)[1]
+        name = parse_derived(rule.metric).metric
         if name in by_name:
             return by_name[name]
     return metrics[0] if metrics else None
@@ -193,18 +193,19 @@ def _measure_floor(
     """
     if users.second_baseline is None:
         return {}
-    second_baseline = pair_users(
+    floor_pairing = pair_users(
         users.panel, users.baseline, users.second_baseline, k, item_weights=users.weights
     )
-    usable = [metric for metric in metrics if can_score(metric, second_baseline.batch)]
+    usable = [metric for metric in metrics if can_score(metric, floor_pairing.batch)]
     if not usable:
         return {}
-    scores = score_all(second_baseline.batch, usable, failed=failed)
+    scores = score_all(floor_pairing.batch, usable, failed=failed)
     floor = {}
     for name, values in scores.items():
-        # The two pairings leave out different users. So the scores are first put in panel order.
+        # The two pairings leave out different users, so their rows differ. The scores are put in
+        # the order of the panel first.
         by_panel_row = np.full(len(users.panel), np.nan)
-        by_panel_row[second_baseline.panel_rows] = values
+        by_panel_row[floor_pairing.panel_rows] = values
         floor[name] = by_panel_row[pairing.panel_rows]
     return floor
 
@@ -226,9 +227,10 @@ def _add_floor(
         low, high = bounds[name]
         # If the excess is above 0, the candidate is farther from the baseline than the baseline's
         # second lists.
-        excess = scores[name] - floor[name]
         if metric.higher_is_more_alike:
             excess = floor[name] - scores[name]
+        else:
+            excess = scores[name] - floor[name]
         scores[DerivedMetric.FLOOR.of(name)] = floor[name]
         bounds[DerivedMetric.FLOOR.of(name)] = low, high
         # The excess is the difference of two scores.

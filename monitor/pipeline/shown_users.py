@@ -102,11 +102,11 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     worst = worst_rows(similarity, user_index(users["user"]), comparison.measuring.evidence_users)
     worst_similarity = np.full(len(similarity), np.nan)
     worst_similarity[worst] = similarity[worst]
-    selected = {
+    new_columns = {
         "is_kept": pa.array(is_kept),
         "worst_similarity": pa.array(worst_similarity, from_pandas=True),
     }
-    for name, column in selected.items():
+    for name, column in new_columns.items():
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_in_subset"].to_numpy() | is_kept | ~np.isnan(worst_similarity)
     # A few users that are not shown stay, because leaving them out would copy all lists.
@@ -178,7 +178,7 @@ def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -
         scores = {}
         for name in _scored(users):
             score = row[_SCORE + name]
-            if parse_derived(name)[1] not in failed:
+            if parse_derived(name).metric not in failed:
                 is_known = score is not None and not np.isnan(score)
                 scores[name] = score if is_known else None
         user_evidence = Evidence(

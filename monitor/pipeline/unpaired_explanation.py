@@ -20,7 +20,7 @@ from monitor.pipeline.run_explanation import SHOWN_ITEMS
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.decomposition import compare_exposure
 from monitor.statistics.attribution.faults import find_fault
-from monitor.statistics.attribution.hypotheses import Scene
+from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import find_moved_items
@@ -66,13 +66,13 @@ def add_differences(
     """Add how the lists of the arms differ. ``hashes`` are random numbers of the subset's users."""
     batch = users.subset.pairing.batch
     before, now, codes = compact_codes(batch.baseline, batch.candidate)
-    between = []
+    excesses = []
     for segment in users.segments:
         baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
         candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
         excess = between_excess(baseline, candidate, RBO_PERSISTENCE, segment)
         if isfinite(excess.excess):
-            between.append(excess)
+            excesses.append(excess)
     baseline = _count_lists(now[users.rows(Arm.BASELINE)], k)
     candidate = _count_lists(now[users.rows(Arm.CANDIDATE)], k)
 
@@ -83,7 +83,7 @@ def add_differences(
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     return replace(
         results,
-        between=tuple(between),
+        between=tuple(excesses),
         items=find_moved_items(baseline, candidate, name),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=compare_before(before, is_candidate, hashes),
@@ -148,16 +148,16 @@ def explain_unpaired(
 
 def _leading_segment(gaps: Mapping[str, Summary]) -> str:
     """Return the segment whose gap differs most from that of all users, or ``all``."""
-    of_all = gaps[ALL].mean or 0.0
-    sign = -1.0 if of_all < 0 else 1.0
+    gap_of_all = gaps[ALL].mean or 0.0
+    sign = -1.0 if gap_of_all < 0 else 1.0
     leader = ALL
-    largest = LEADS
+    largest_excess = LEADS
     for segment, gap in gaps.items():
         if gap.standard_error:
-            excess = sign * ((gap.mean or 0.0) - of_all) / gap.standard_error
-            if excess > largest:
+            excess = sign * ((gap.mean or 0.0) - gap_of_all) / gap.standard_error
+            if excess > largest_excess:
                 leader = segment
-                largest = excess
+                largest_excess = excess
     return leader
 
 
@@ -207,15 +207,15 @@ def _find_kept(users: DividedSubset) -> Finding | None:
     # The baseline's side of each pair is the list of before. There is at least one pair, because
     # `_find_fault` looks for faults only if both arms have users.
     pairs = users.subset.pairing.batch.take(users.rows(Arm.CANDIDATE))
-    kept = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
-    if kept < KEPT * len(pairs):
+    kept_lists = int((pairs.baseline == pairs.candidate).all(axis=1).sum())
+    if kept_lists < KEPT * len(pairs):
         return None
     return Finding(
         kind=FaultKind.STALE,
         arms=(Arm.CANDIDATE,),
         segment=ALL,
-        segment_share=kept / len(pairs),
-        users=kept,
+        segment_share=kept_lists / len(pairs),
+        users=kept_lists,
         compared=len(pairs),
         detail={"of_before": 1.0},
     )

@@ -70,14 +70,16 @@ class UnpairedUsers(SlotUsers):
 
         The segment ``all`` with the users of both arms comes first.
         """
-        asked = answers.asked
-        names = [name_divided_segment(arm, segment) for segment in asked.segments for arm in Arm]
+        asked_users = answers.asked
+        names = [
+            name_divided_segment(arm, segment) for segment in asked_users.segments for arm in Arm
+        ]
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in answers.batches(size):
-                yield _place(batch, self.assigned.switched)
+                yield _divide_batch(batch, self.assigned.switched)
 
-        return replace(answers, asked=replace(asked, segments=(ALL, *names)), batches=batches)
+        return replace(answers, asked=replace(asked_users, segments=(ALL, *names)), batches=batches)
 
     def measure_arms(self, users: MeasuredUsers) -> MeasuredRun:
         """Return the run with the arm metrics, and how much more they rose in the candidate.
@@ -85,30 +87,32 @@ class UnpairedUsers(SlotUsers):
         Metrics that compare two lists compare them with before. The lists of the last run, if any,
         are those of the same users.
         """
-        names = {}
+        # The segments were divided by arm. These are their undivided names and arms.
+        arm_segments = {}
         for segment in users.answers.asked.segments:
             for arm in Arm:
-                names[name_divided_segment(arm, segment)] = (segment, arm)
-        rows = {name: users.subset.segments[name] for name in names}
+                arm_segments[name_divided_segment(arm, segment)] = (segment, arm)
+        rows = {name: users.subset.segments[name] for name in arm_segments}
         scores = measure_arm_scores(
             self.comparison.measuring,
             replace(users.subset, segments=rows),
             last=users.last,
             former=users.former,
         )
-        of_now = []
-        of_before = []
+        scores_now = []
+        scores_before = []
         for score in scores:
-            segment, arm = names[score.segment]
-            renamed = replace(score, segment=segment, arm=arm)
-            # The list of now is the candidate's side of a pair.
+            segment, arm = arm_segments[score.segment]
+            arm_score = replace(score, segment=segment, arm=arm)
+            # ``score.arm`` is not the arm of the users. It is the side of the pair, and the
+            # candidate's side has the lists of now.
             if score.arm is Arm.CANDIDATE:
-                of_now.append(renamed)
+                scores_now.append(arm_score)
             else:
-                of_before.append(renamed)
-        gaps = tuple(_compare_with_before(of_now, of_before))
+                scores_before.append(arm_score)
+        gaps = tuple(_compare_with_before(scores_now, scores_before))
         unpaired = replace(self.results, arm_gaps=gaps)
-        return replace(users.run, arm_scores=tuple(of_now), unpaired=unpaired)
+        return replace(users.run, arm_scores=tuple(scores_now), unpaired=unpaired)
 
     def explain(self, users: MeasuredUsers) -> Measurement:
         """Compare the arms, explain the run, and say what could not be measured."""
@@ -119,7 +123,7 @@ class UnpairedUsers(SlotUsers):
         segments = users.answers.asked.segments
         coverage = _merge_coverage(accumulator.coverage, segments)
         summaries = _compare_arms(run.summaries, segments, accumulator.metrics, k)
-        of_arms = DividedSubset(
+        divided_subset = DividedSubset(
             subset=subset,
             segments=segments,
             coverage=_merge_coverage(subset.coverage, segments),
@@ -130,8 +134,8 @@ class UnpairedUsers(SlotUsers):
             run.unpaired or self.results,
             users=_count_users(accumulator.coverage, self.assigned),
         )
-        unpaired = add_differences(unpaired, of_arms, k, hashes)
-        explanation = explain_unpaired(of_arms, metric, summaries, unpaired)
+        unpaired = add_differences(unpaired, divided_subset, k, hashes)
+        explanation = explain_unpaired(divided_subset, metric, summaries, unpaired)
         measured_users = accumulator.coverage.all.asked
         run = replace(
             run,
@@ -163,10 +167,10 @@ class UnpairedUsers(SlotUsers):
 
     def _candidate_users(self, users: MeasuredUsers) -> "pd.Index[str]":
         """Return the users of the candidate among the users that are shown."""
-        shown = users.accumulator.shown_users()
+        shown_users = users.accumulator.shown_users()
         segments = self.divide(users.answers).asked.segments
-        rows = rows_by_segment(shown["segments"], segments)
-        return user_index(shown["user"])[rows[name_divided_segment(Arm.CANDIDATE, ALL)]]
+        rows = rows_by_segment(shown_users["segments"], segments)
+        return user_index(shown_users["user"])[rows[name_divided_segment(Arm.CANDIDATE, ALL)]]
 
 
 def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
@@ -180,10 +184,12 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
         raise ValueError(f"{users.comparison.name} is a paired comparison")
     if planned_baseline_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, planned_baseline_share))
-    late = "the users that were assigned to the arms did not arrive before the run's deadline"
+    late_message = (
+        "the users that were assigned to the arms did not arrive before the run's deadline"
+    )
     with users.stopwatch.stage("users"):
         read = partial(sources.assigned.assigned, users.slot)
-        assigned = ask_in_time(read, users.seconds_left(), late)
+        assigned = ask_in_time(read, users.seconds_left(), late_message)
     with users.stopwatch.stage("outcomes"):
         outcomes, unread_inputs = measure_outcomes(
             plan, users.arms, assigned.switched, users.slot, users.seconds_left
@@ -208,8 +214,8 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
     )
 
 
-def _place(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
-    """Return the batch with its users in segments of their arm, without users that switched."""
+def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
+    """Return the batch without users that switched. Its segments name the arm of its users too."""
     arm = batch.arm
     if arm is None:
         raise ValueError("the users of a batch are served by one arm")
@@ -217,8 +223,9 @@ def _place(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     segments = {ALL: batch.panel.segments[ALL]}
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
-    # The accumulator counts versions and notes by the side of a pair, so now those of the lists of
-    # now must be on the arm's side.
+    # A pair has the list of before on the baseline's side, and the list of now on the candidate's
+    # side. The accumulator counts the versions and notes of each side for the arm of that name. So
+    # the versions and notes of the lists of now are put on the side of the users' arm.
     now = batch.candidate
     sides = {Arm.BASELINE: batch.baseline, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
@@ -236,19 +243,20 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
     rows = {row.segment: row for row in coverage.rows}
     merged = []
     for segment in segments:
-        of_arms = {arm: rows[name_divided_segment(arm, segment)] for arm in Arm}
+        row_of_arm = {arm: rows[name_divided_segment(arm, segment)] for arm in Arm}
         users_by_reason = {}
-        for arm, row in of_arms.items():
+        for arm, row in row_of_arm.items():
             for (side, reason), users in row.users_by_reason.items():
+                # The candidate's side of a pair has the list of now.
                 if side is Arm.CANDIDATE:
                     users_by_reason[arm, reason] = users
         merged.append(
             CoverageRow(
                 segment=segment,
-                asked=sum(row.asked for row in of_arms.values()),
-                paired=sum(row.paired for row in of_arms.values()),
+                asked=sum(row.asked for row in row_of_arm.values()),
+                paired=sum(row.paired for row in row_of_arm.values()),
                 users_by_reason=users_by_reason,
-                asked_by_arm={arm: row.asked for arm, row in of_arms.items()},
+                asked_by_arm={arm: row.asked for arm, row in row_of_arm.items()},
             )
         )
     return Coverage(rows=tuple(merged))
@@ -272,17 +280,18 @@ def _compare_arms(
     summaries: Iterable[Summary], segments: Iterable[str], metrics: Iterable[Metric], k: int
 ) -> tuple[Summary, ...]:
     """Return the gaps and the summaries of both arms, by segment and metric."""
-    measured = {(summary.segment, summary.metric): summary for summary in summaries}
+    summary_by_series = {(summary.segment, summary.metric): summary for summary in summaries}
     compared: list[Summary] = []
     for segment in segments:
         for metric in metrics:
-            of_arms = {}
+            arm_summaries = []
             for arm in Arm:
-                summary = measured[name_divided_segment(arm, segment), str(metric)]
+                summary = summary_by_series[name_divided_segment(arm, segment), str(metric)]
                 series = SELF_SERIES[arm].of(str(metric))
-                of_arms[arm] = replace(summary, segment=segment, metric=series)
-            compared += _measure_gaps(metric, k, *of_arms.values())
-            compared += of_arms.values()
+                arm_summaries.append(replace(summary, segment=segment, metric=series))
+            baseline, candidate = arm_summaries
+            compared += _measure_gaps(metric, k, baseline, candidate)
+            compared += arm_summaries
     return tuple(compared)
 
 
@@ -323,11 +332,14 @@ def _summarize_gap(gap: Gap, segment: str, name: str, users: int, largest: float
 
 
 def _compare_with_before(
-    of_now: Iterable[ArmScore], of_before: Iterable[ArmScore]
+    scores_now: Iterable[ArmScore], scores_before: Iterable[ArmScore]
 ) -> Iterator[ArmGap]:
-    """Yield the gap of each metric that both arms have, now and before."""
-    values_before = _values_by_arm(of_before)
-    for (segment, metric), now in _values_by_arm(of_now).items():
+    """Yield how much more each arm metric rose in the candidate than in the baseline, by segment.
+
+    Metrics without a value of both arms, now and before, are left out.
+    """
+    values_before = _values_by_arm(scores_before)
+    for (segment, metric), now in _values_by_arm(scores_now).items():
         before = values_before.get((segment, metric), {})
         if len(now) == len(before) == len(Arm):
             rise = {arm: now[arm] - before[arm] for arm in Arm}

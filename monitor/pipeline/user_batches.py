@@ -78,13 +78,14 @@ class _PanelPull:
     def __init__(self, panel: Panel, pull: Pull) -> None:
         self._pull = pull
         # These are found once for all batches. For each user of the panel, they have the row of the
-        # user's list and the index of the user among the failures, -1 if there is none.
+        # user's list, and the place of the user in ``_failed_users``. -1 if there is none.
         self._rows = find_users(panel.users, pull.rankings.users)
         self._failed_users = list(pull.failures)
-        self._failed_rows = np.full(len(panel), -1, dtype=np.intp)
+        self._failed_places = np.full(len(panel), -1, dtype=np.intp)
         if self._failed_users:  # if not, no index is made, because it is expensive
             positions = panel.users.get_indexer(pd.Index(self._failed_users, dtype="str"))
-            self._failed_rows[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
+            is_in_panel = positions >= 0
+            self._failed_places[positions[is_in_panel]] = np.flatnonzero(is_in_panel)
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
@@ -93,8 +94,8 @@ class _PanelPull:
         Only the first call returns the versions of the model.
         """
         rows = self._rows[positions]
-        failed_rows = self._failed_rows[positions]
-        failed_users = [self._failed_users[row] for row in failed_rows[failed_rows >= 0]]
+        places = self._failed_places[positions]
+        failed_users = [self._failed_users[place] for place in places[places >= 0]]
         # Only the first batch gets the versions, so that the users are counted once.
         versions = self._versions
         self._versions = {}

@@ -1,7 +1,7 @@
 """Opens the parts that the settings name. Only this module selects adapters for ports."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -18,7 +18,6 @@ from monitor.model.immutable import immutable
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
-from monitor.pipeline.item_titles import pull_titles
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
@@ -344,57 +343,3 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
             "the old value"
         )
     return new
-
-
-_WAIT_S = 2.0
-_PAUSE_S = 60.0
-"""The pause after a failed request for titles. During the pause pages show no new titles."""
-_MOST = 50_000
-
-
-class TitleCache:
-    """Caches titles by comparison and item. It reads them from the sources in use now.
-
-    If an item has no title, the next page requests it again.
-    """
-
-    def __init__(
-        self, wiring: Callable[[], Wiring], monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._wiring = wiring
-        self._monotonic = monotonic
-        self._titles: dict[tuple[str, str], str] = {}
-        self._paused_until_s: dict[str, float] = {}
-
-    def __call__(
-        self,
-        comparison: str,
-        slot: datetime,
-        items: Collection[str],
-    ) -> Mapping[str, str]:
-        """Return the titles of these items.
-
-        Omits titles if the source fails or does not answer in two seconds.
-        """
-        missing = {item for item in items if (comparison, item) not in self._titles}
-        is_paused = self._monotonic() < self._paused_until_s.get(comparison, 0.0)
-        if missing and not is_paused:
-            self._read(comparison, slot, missing)
-        titles = {}
-        for item in items:
-            if (comparison, item) in self._titles:
-                titles[item] = self._titles[comparison, item]
-        return titles
-
-    def _read(self, comparison: str, slot: datetime, items: Collection[str]) -> None:
-        """Read the titles of these items from the source of the comparison into the cache."""
-        watched = self._wiring().watched.get(comparison)
-        if watched is None:
-            return
-        titles, failure = pull_titles(watched.arms.titles, slot, items, _WAIT_S)
-        if failure is not None:
-            self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
-        if len(self._titles) + len(titles) > _MOST:
-            self._titles.clear()  # the cache must not grow for ever
-        for item, title in titles.items():
-            self._titles[comparison, item] = title

@@ -72,7 +72,7 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
     if settings.retention is not None:
         yield from _check_retention(settings.retention)
     yield from _check_names(comparisons)
-    yield from _scores_files(settings, comparisons)
+    yield from _check_score_files(settings, comparisons)
     yield from _check_receivers(settings)
     yield from _check_pings(settings)
     for index, comparison in comparisons:
@@ -196,11 +196,11 @@ def _check_comparison(comparison: Partial) -> Iterator[Problem]:
     if comparison.has("unpaired"):
         yield from check_unpaired(comparison, utc_now())
     else:
-        yield from _missing_sources(comparison)
+        yield from _check_sources(comparison)
     yield from _check_schedule(comparison)
     yield from _check_metrics(comparison)
-    yield from _lists_of_last_run(comparison)
-    yield from _temporal_floor(comparison)
+    yield from _check_lists_of_last_run(comparison)
+    yield from _check_temporal_floor(comparison)
     yield from _check_users(comparison)
     yield from find_duplicates(
         ((("rules", index, "alert"), rule.alert) for index, rule in rules),
@@ -210,7 +210,8 @@ def _check_comparison(comparison: Partial) -> Iterator[Problem]:
         yield from problems_within(("rules", index), check_rule(rule, comparison))
 
 
-def _missing_sources(comparison: Partial) -> Iterator[Problem]:
+def _check_sources(comparison: Partial) -> Iterator[Problem]:
+    """Report sources that are missing."""
     if not comparison.has("candidate", "candidates"):
         yield problem_of("candidate", MISSING)
     for key in ("baseline", "users"):
@@ -292,7 +293,7 @@ def _check_metrics(comparison: Partial) -> Iterator[Problem]:
         yield from _check_metric_input(path, arm_metric, comparison)
 
 
-def _temporal_floor(comparison: Partial) -> Iterator[Problem]:
+def _check_temporal_floor(comparison: Partial) -> Iterator[Problem]:
     """Report a temporal noise floor if not all lists are pulled."""
     floor = comparison.noise_floor
     if floor is None or not floor.temporal:
@@ -358,25 +359,27 @@ def _can_be_certain(comparison: Partial) -> bool:
     all_options = comparison.rules or ()
     if not all(options and options.is_whole for options in all_options):
         return True
-    # k is not important here: whether the scores are bounded does not depend on it.
-    metric_rules = [
-        options.to_rule(k=1) for options in all_options if isinstance(options, MetricRuleOptions)
-    ]
+    metric_rules = []
+    for options in all_options:
+        if isinstance(options, MetricRuleOptions):
+            # Any k will do, because it does not decide whether the scores are bounded.
+            metric_rules.append(options.to_rule(k=1))
+    # Only a rule with a fixed limit on bounded scores has ``thresholds``.
     return bool(metric_rules) and all(rule.thresholds for rule in metric_rules)
 
 
-def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
+def _check_score_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
     """Report files of scores that would overwrite a file, or that would lack candidates."""
-    # The texts about the use of files that must not be overwritten, by path.
-    uses = _files_of_database(settings.database)
-    writers: list[tuple[KeyPath, str]] = []
+    # The files that must not be overwritten, each with a text about its use.
+    used_files = _files_of_database(settings.database)
+    score_files: list[tuple[KeyPath, str]] = []
     for index, comparison in comparisons:
-        uses |= _files_read(comparison)
+        used_files |= _files_read(comparison)
         sink = comparison.scores_to
         if sink is None or sink.file is None:
             continue
         path: KeyPath = ("comparisons", index, *_SCORES_PATH)
-        writers.append((path, _resolve_folder(sink.file.path)))
+        score_files.append((path, _resolve_folder(sink.file.path)))
         if comparison.has("candidates"):
             yield Problem(
                 path,
@@ -384,11 +387,12 @@ def _scores_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Prob
                 "comparison, or remove scores_to",
             )
     yield from find_duplicates(
-        writers, "another comparison writes its scores to this file: name another file"
+        score_files, "another comparison writes its scores to this file: name another file"
     )
-    for path, file in writers:
-        if file in uses:
-            yield Problem(path, f"{uses[file]}, and would be overwritten: name another file")
+    for path, file in score_files:
+        if file in used_files:
+            use = used_files[file]
+            yield Problem(path, f"{use}, and would be overwritten: name another file")
 
 
 def _files_of_database(url: SecretStr | None) -> dict[str, str]:
@@ -406,12 +410,14 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
 
 def _files_read(comparison: Partial) -> dict[str, str]:
     """The files that the comparison reads, each with a text about its use."""
-    floor = comparison.noise_floor
     sources = {key: getattr(comparison, key) for key in _READ}
-    sources["noise_floor"] = None if floor is None else floor.retrain
+    floor = comparison.noise_floor
+    if floor is not None:
+        sources["noise_floor"] = floor.retrain
     unpaired = comparison.unpaired
-    for key in ("log", "assignments"):
-        sources[f"unpaired.{key}"] = None if unpaired is None else getattr(unpaired, key)
+    if unpaired is not None:
+        sources["unpaired.log"] = unpaired.log
+        sources["unpaired.assignments"] = unpaired.assignments
     files = {}
     for key, source in sources.items():
         file = getattr(source, "file", None)
@@ -429,7 +435,7 @@ def _resolve_folder(path: str | Path) -> str:
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
 
 
-def _lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
+def _check_lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
     """Report settings that need earlier lists of the same users, if those lists are missing."""
     if comparison.has("relevance") and lacks_lists(comparison):
         yield problem_of(

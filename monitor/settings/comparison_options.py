@@ -116,12 +116,12 @@ class ConditionsOptions(Options):
 
     def over(self, defaults: Self) -> Self:
         """Return a copy. A key that is not set here gets its value from ``defaults``."""
-        merged: dict[str, Any] = {}
+        conditions: dict[str, Any] = {}
         for condition, options in self._by_condition():
             default: ConditionOptions = getattr(defaults, condition)
             keys_set_here = options.model_dump(exclude_unset=True)
-            merged[condition] = default.model_copy(update=keys_set_here)
-        return self.model_copy(update=merged)
+            conditions[condition] = default.model_copy(update=keys_set_here)
+        return self.model_copy(update=conditions)
 
     @property
     def ignored(self) -> frozenset[Condition]:

@@ -65,8 +65,8 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
-    added = [rule for rule in default_rules(options) if rule.alert not in names]
-    return (*options.rules, *added)
+    added_rules = [rule for rule in default_rules(options) if rule.alert not in names]
+    return (*options.rules, *added_rules)
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:

@@ -60,36 +60,40 @@ def json_schema() -> dict[str, Any]:
 
 
 def _relax_schema(node: Any) -> Any:  # noqa: ANN401 - any JSON
-    """A copy of the schema that has no generated titles and allows variables."""
+    """Return a copy of the schema that allows variables, without generated titles.
+
+    ``node`` is the schema, or any part of it.
+    """
     if isinstance(node, list):
         return list(map(_relax_schema, node))
     if not isinstance(node, dict):
         return node
     copy: dict[str, Any] = {}
-    for key, value in node.items():
+    for key, part in node.items():
         if key in {"properties", "$defs"}:
             # The keys of these mappings are names of settings. So ``title`` can be a setting here.
-            copy[key] = {name: _relax_schema(schema) for name, schema in value.items()}
+            copy[key] = {name: _relax_schema(schema) for name, schema in part.items()}
             continue
-        is_null_default = key == "default" and value is None
+        is_null_default = key == "default" and part is None
         if key not in _GENERATED and not is_null_default:
-            copy[key] = _relax_schema(value)
+            copy[key] = _relax_schema(part)
     return _with_variable(copy)
 
 
-def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema, changed so that it also allows a text such as ``${NAME}``.
+def _with_variable(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that allows what this one allows, and also a text such as ``${NAME}``.
 
-    A schema that allows any text is returned unchanged. Changes ``node``.
+    If the schema allows such a text already, it is returned itself.
     """
-    is_narrow = (
-        node.get("type") in _NARROW
-        or "pattern" in node
-        or "enum" in node
-        or node.get("const") is True  # some versions of pydantic give it no type
+    forbids_variables = (
+        schema.get("type") in _NARROW
+        or "pattern" in schema
+        or "enum" in schema
+        or schema.get("const") is True  # some versions of pydantic give it no type
     )
-    if not is_narrow:
-        return node
+    if not forbids_variables:
+        return schema
+    value = {key: part for key, part in schema.items() if key not in _COMMON}
     # Descriptions, defaults and examples belong to both alternatives.
-    common = {key: node.pop(key) for key in list(node) if key in _COMMON}
-    return {"anyOf": [node, {"$ref": "#/$defs/Variable"}], **common}
+    common = {key: part for key, part in schema.items() if key in _COMMON}
+    return {"anyOf": [value, {"$ref": "#/$defs/Variable"}], **common}

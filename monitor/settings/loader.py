@@ -52,7 +52,7 @@ def _check_document(
     *,
     inside: KeyPath = (),
 ) -> Settings:
-    """Check the document, and return its settings.
+    """Check the document, and return its settings, with the options of its web configuration file.
 
     Raises ConfigError with one line for each problem. The lines name the file ``name``. If a key
     path begins with ``inside``, this beginning is not shown.
@@ -60,6 +60,7 @@ def _check_document(
     for key in list(document.data):
         if key.startswith(_ANCHORS):
             del document.data[key]
+    # Invalid parts become None, so there are usually settings to check further.
     settings, problems = validate_document(Settings, document, str(base_dir))
     access = None
     access_lines: list[str] = []
@@ -67,6 +68,7 @@ def _check_document(
         access, access_lines = _read_access(settings.web_config_file)
         problems += unreported(check_settings(settings, access), problems)
     if settings is None or problems or access_lines:
+        # The dict removes lines that occur twice.
         lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
         raise ConfigError("\n".join(lines))
     return settings.with_access(access)
@@ -106,21 +108,28 @@ def load_with_rules(
 ) -> tuple[ComparisonOptions, ...]:
     """Return the named comparisons, or all if there are no names, with the rules of another file.
 
-    The other file is a complete configuration, or it has only the key ``rules:``, only
-    ``false_alarm_every:``, or only these two. If there are problems, raises ConfigError with all of
-    them.
+    The file ``rules`` has one of two forms:
+
+    - It is a complete configuration. Then its comparisons with the same names are returned.
+    - It has the keys ``rules:`` or ``false_alarm_every:`` or both, and no other key. They replace
+      these keys of each comparison.
+
+    If there are problems, raises ConfigError with all of them.
     """
     settings = load_settings(path)
     chosen = _choose_comparisons(settings, names, path)
     rules_document = _read_rules(rules)
     if "comparisons" in rules_document.data:
-        return _choose_comparisons(load_settings(rules), [each.name for each in chosen], rules)
-    if not rules_document.data or set(rules_document.data) - set(_RULE_KEYS):
+        chosen_names = [comparison.name for comparison in chosen]
+        return _choose_comparisons(load_settings(rules), chosen_names, rules)
+    other_keys = set(rules_document.data) - set(_RULE_KEYS)
+    if not rules_document.data or other_keys:
         raise ConfigError(
             f"{rules}:{rules_document.line(())}: must have rules: [...] or false_alarm_every: or both, "
             "or be a complete configuration"
         )
-    # Each entry of the file has a family of its own, so its place is that of its family.
+    # An entry of the list ``comparisons:`` gives all comparisons of one family. So the place of a
+    # comparison in this list is the place of its family.
     families = list(dict.fromkeys(each.family for each in settings.comparisons))
     with_rules = []
     for comparison in chosen:
@@ -156,13 +165,14 @@ def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
 
 
 def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOptions:
-    """The comparison with this name and place. The keys in the file ``rules`` replace its own keys.
+    """Return the comparison with this name. The keys in the file ``rules`` replace its own keys.
 
-    The keys are checked together with the configuration. Problems are reported for the file
-    ``rules``.
+    ``place`` is the index of its entry in the list ``comparisons:``. The keys are checked together
+    with the configuration. Problems are reported for the file ``rules``.
     """
     inside = ("comparisons", place)
-    # The lines of the other file's keys replace those of the comparison's keys.
+    # The keys of the other file get the key paths that they have inside of the entry. So their
+    # lines replace those of the entry's own keys.
     rules_document = _read_rules(rules, inside)
     document = parse_yaml(read_text(path), str(path))
     document.data["comparisons"][place].update(rules_document.data)

@@ -74,7 +74,7 @@ def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if _has_one_threshold(rule):
         yield from _check_threshold(rule, "a share", 0.0, 1.0)
     yield from _check_segments(rule, comparison)
-    yield from _users_asked(rule, comparison)
+    yield from _check_users_asked(rule, comparison)
 
 
 def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -100,7 +100,7 @@ def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             yield from _check_share_below(rule, comparison.k)
             yield from _check_threshold(rule, str(rule.statistic), 0.0, 1.0)
     yield from _check_segments(rule, comparison)
-    yield from _users_asked(rule, comparison)
+    yield from _check_users_asked(rule, comparison)
 
 
 def _check_excluded_keys(rule: Partial) -> Iterator[Problem]:
@@ -166,11 +166,13 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     checked only as ``below``, because `_check_excluded_keys` reports it.
     """
     unpaired = comparison.unpaired
-    outcomes = () if unpaired is None or unpaired.outcomes is None else unpaired.outcomes
+    outcomes = ()
+    if unpaired is not None and unpaired.outcomes is not None:
+        outcomes = unpaired.outcomes
     if rule.outcome is not None and rule.outcome not in outcomes:
-        named = ", ".join(outcomes) or "none"
+        choices = ", ".join(outcomes) or "none"
         yield problem_of(
-            "outcome", f"is not among unpaired.outcomes, which has {named}: add it there"
+            "outcome", f"is not among unpaired.outcomes, which has {choices}: add it there"
         )
     yield from _check_excluded_keys(rule)
     # `has` is true if the file has at least one of these fields.
@@ -179,7 +181,10 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         return
     margin = _threshold_of(rule)
     if margin.value is not None:
-        is_beyond_zero = margin.value < 0 if margin.is_lower_limit else margin.value > 0
+        if margin.is_lower_limit:
+            is_beyond_zero = margin.value < 0
+        else:
+            is_beyond_zero = margin.value > 0
         if not is_beyond_zero:
             yield problem_of(
                 margin.key,
@@ -306,14 +311,14 @@ def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report segments that are named twice, and segments that no user can be in."""
     if not isinstance(rule.segments, tuple):
         return  # `all`, `each`, or an invalid value
-    named = [(("segments", index), name) for index, name in enumerate(rule.segments)]
-    yield from find_duplicates(named, f"{LISTED_TWICE}: remove one of them")
+    named_segments = [(("segments", index), name) for index, name in enumerate(rule.segments)]
+    yield from find_duplicates(named_segments, f"{LISTED_TWICE}: remove one of them")
     owner = "unpaired" if comparison.has("unpaired") else "users"
     options = getattr(comparison, owner)
     dimensions = None if options is None else options.segments
     if dimensions is None:
         return  # the dimensions are invalid, so it is not known which ones exist
-    for path, name in named:
+    for path, name in named_segments:
         dimension = name.partition("=")[0]
         if name == ALL or dimension in dimensions:
             continue
@@ -322,7 +327,7 @@ def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(path, f"the dimension of this segment is not among {owner}.segments{hint}")
 
 
-def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+def _check_users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a rule that needs more users than a run asks for in any segment that it judges.
 
     The users that are added for ``sample.minimum`` are in their segment, but not in ``all``.
@@ -337,9 +342,10 @@ def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         # the larger group contains the smaller group. All rotating users may be other users.
         most_users = max(size.fixed, size.minimum) + size.rotating
     if rule.min_users > most_users:
+        # Without the key, the default is too high, and the problem belongs to the rule.
+        path = ("min_users",) if rule.has("min_users") else ()
         yield Problem(
-            # Without the key, the default is too high, and the problem belongs to the rule.
-            ("min_users",) if rule.has("min_users") else (),
+            path,
             f"the rule would never judge, because min_users is {rule.min_users} and a run asks "
             f"only {most_users} users: lower min_users, or ask for more users",
         )

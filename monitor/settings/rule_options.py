@@ -214,12 +214,14 @@ class _LearnedKeys(_LimitKeys):
         direction = self._drift_direction()
         if self.watch == "improvement":
             direction = direction.opposite
+        # Rules on coverage call a drop a jump.
+        learning = rules.Learning.DROP
+        if self.learned == "trend":
+            learning = rules.Learning.TREND
         lowest, highest = self._range()
-        return rules.LearnedLimit(
-            learning=rules.Learning.TREND if self.learned == "trend" else rules.Learning.DROP,
-            direction=direction,
-            value=highest if direction is rules.Direction.ABOVE else lowest,
-        )
+        # This is shown until the rule has learned its limit.
+        value = highest if direction is rules.Direction.ABOVE else lowest
+        return rules.LearnedLimit(learning=learning, direction=direction, value=value)
 
     def _drift_direction(self) -> rules.Direction:
         """Return how the judged value changes as the lists drift apart."""

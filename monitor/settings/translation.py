@@ -4,9 +4,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
+from operator import methodcaller
 from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
@@ -42,7 +43,7 @@ _HASHED = (
     "unpaired",
 )
 _SOURCE_KEYS = ("baseline", "candidate", "noise_floor")
-_FOLDER = re.compile(r'"(/[^"{]*)/')
+_SQLITE_URL = re.compile("^sqlite:/+")
 
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
@@ -194,7 +195,7 @@ def config_hash(options: ComparisonOptions) -> str:
     """
     arms: dict[str, Any] = {}
     metrics = map(parse, options.metrics)
-    others: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
+    other_settings: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
     for name in _HASHED:
         value = getattr(options, name)
         if value is None:
@@ -202,30 +203,53 @@ def config_hash(options: ComparisonOptions) -> str:
         if name in _SOURCE_KEYS:
             arms[name] = _hashed_value(value)
         else:
-            others |= _without_folder({name: _hashed_value(value)})
-    hashed = _without_folder(arms) | others
+            other_settings |= _without_folder({name: _hashed_value(value)})
+    hashed = _without_folder(arms) | other_settings
     encoded = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(encoded.encode()).hexdigest()
 
 
 def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     """A copy of the part in which local paths are relative to their common folder."""
-    encoded = re.sub('"sqlite:/+', '"/', json.dumps(part))
-    folders = _FOLDER.findall(encoded)
-    folder = os.path.commonpath(folders) if folders else ""
-    if folder:
-        encoded = encoded.replace(f'"{folder}/', '"')
-    relative: dict[str, Any] = json.loads(encoded)
+    folders = []
+
+    def read_path(value: str) -> str:
+        path = _SQLITE_URL.sub("/", value)
+        # The folder of a template ends before the first placeholder.
+        folder = path.partition("{")[0].rpartition("/")[0]
+        if folder.startswith("/"):
+            folders.append(folder)
+        return path
+
+    paths = _change_texts(part, read_path)
+    prefix = f"{os.path.commonpath(folders)}/" if folders else ""
+    relative: dict[str, Any] = _change_texts(paths, methodcaller("removeprefix", prefix))
     return relative
 
 
+def _change_texts(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any JSON
+    """A copy of the JSON value with each text changed, except for keys."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _change_texts(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_change_texts(each, change) for each in value]
+    return value
+
+
 def _hashed_value(value: object) -> object:
-    """The value in types that JSON has, without secrets."""
+    """Return the part of a setting's value that is hashed, in types that JSON has.
+
+    A secret is a URL here, and is hashed without user and password. Other secrets are left out by
+    the mapping or the model that contains them.
+    """
     if isinstance(value, BaseModel):
         return _meaning_of_model(value)
     if isinstance(value, SecretStr):
-        parts = urlsplit(value.get_secret_value())
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        url = urlsplit(value.get_secret_value())
+        _, _, host = url.netloc.rpartition("@")
+        return url._replace(netloc=host).geturl()
     if isinstance(value, Mapping):
         meaning: dict[str, object] = {}
         for key, item in value.items():
@@ -240,10 +264,10 @@ def _hashed_value(value: object) -> object:
 
 
 def _meaning_of_model(model: BaseModel) -> dict[str, object]:
-    """The settings of a model that are part of the hash, in types that JSON has.
+    """Return the settings of a model that are hashed, in types that JSON has.
 
     Settings that are None are left out. So the hash stays the same if a later version adds a
-    setting.
+    setting. Of secrets, only the setting ``url`` is hashed.
     """
     meaning: dict[str, object] = {}
     for name, field in type(model).model_fields.items():

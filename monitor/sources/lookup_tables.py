@@ -323,7 +323,7 @@ class GradedItems:
             lists, self._item, self._where, scores=grades, scores_column=self._grade
         ).only(has_user)
         users = users.drop_null()
-        self._refuse(
+        self._refuse_rows(
             users,
             np.flatnonzero(rows.is_malformed),
             "needs a list of ids, and one numeric grade for each id",
@@ -363,13 +363,14 @@ class GradedItems:
     ) -> None:
         rows = np.repeat(np.arange(len(users)), lengths)
         is_null = items.is_null().to_numpy(zero_copy_only=False)
-        self._refuse(users, rows[is_null], "has an item that is no id")
+        self._refuse_rows(users, rows[is_null], "has an item that is no id")
         is_valid = np.isfinite(grades) & (grades >= 0)
-        self._refuse(users, rows[~is_valid], "has a grade that is not a number of at least 0")
+        self._refuse_rows(users, rows[~is_valid], "has a grade that is not a number of at least 0")
         self._parts.append((users, lengths, items, grades))
         self.nbytes += users.nbytes + items.nbytes + grades.nbytes
 
-    def _refuse(self, users: pa.Array, rows: Integers, why: str) -> None:
+    def _refuse_rows(self, users: pa.Array, rows: Integers, why: str) -> None:
+        """Raise an error about the user in the first of these rows, if there are rows."""
         if len(rows):
             self._fail(users[int(rows[0])], why)
 

@@ -89,14 +89,14 @@ def upsert_states(
     """
     if not states:
         return
-    new = insert(connection, alert_states)
+    insertion = insert(connection, alert_states)
     # SQL calls the row ``excluded`` that was not inserted because the alert already has a state.
-    values: dict[str, Any] = dict(new.excluded)
+    values: dict[str, Any] = dict(insertion.excluded)
     if keeps_acknowledgement:
         # Somebody may have acknowledged the firing since the state was read.
-        is_same = alert_states.c.dedup_key.is_not_distinct_from(new.excluded.dedup_key)
+        is_same = alert_states.c.dedup_key.is_not_distinct_from(insertion.excluded.dedup_key)
         values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
-    statement = new.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
+    statement = insertion.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
     connection.execute(statement, [to_row(state, alert_states) for state in states])
 
 
@@ -112,13 +112,17 @@ def admit_states(
     first_transitions: dict[AlertKey, Transition] = {}
     for transition in new_transitions:
         first_transitions.setdefault(key_of(transition), transition)
-    admitted = []
+    admitted_states = []
     for state in states:
         alert = key_of(state)
         if _may_replace(stored.get(alert), state, first_transitions.get(alert)):
-            admitted.append(state)
-    alerts = set(map(key_of, admitted))
-    return admitted, [transition for transition in new_transitions if key_of(transition) in alerts]
+            admitted_states.append(state)
+    admitted_alerts = set(map(key_of, admitted_states))
+    admitted_transitions = []
+    for transition in new_transitions:
+        if key_of(transition) in admitted_alerts:
+            admitted_transitions.append(transition)
+    return admitted_states, admitted_transitions
 
 
 def store_transitions(
@@ -133,19 +137,19 @@ def store_transitions(
     """
     if not new_transitions:
         return
-    numbered = transitions.insert().returning(transitions.c.id, sort_by_parameter_order=True)
+    insertion = transitions.insert().returning(transitions.c.id, sort_by_parameter_order=True)
     rows = [to_row(transition, transitions) for transition in new_transitions]
-    ids = connection.scalars(numbered, rows).all()
+    ids = connection.scalars(insertion, rows).all()
     start_receivers = _receivers_of_starts(connection, new_transitions)
     pending = []
     for transition_id, transition in zip(ids, new_transitions, strict=True):
         if not transition.is_announced:
             continue
-        notified = receivers
+        notified_receivers = receivers
         if not transition.is_start:
-            notified = start_receivers.get(transition.dedup_key, ())
+            notified_receivers = start_receivers.get(transition.dedup_key, ())
         # A receiver that is named twice gets one delivery.
-        for receiver in dict.fromkeys(notified):
+        for receiver in dict.fromkeys(notified_receivers):
             pending.append(pending_delivery(transition_id, receiver, transition.at))
     if pending:
         connection.execute(deliveries.insert(), pending)
@@ -199,13 +203,13 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
     query = select(transitions).join(alert_states, IS_LASTING_START).order_by(transitions.c.id)
     if comparison is not None:
         query = query.where(transitions.c.comparison == comparison)
-    newest: dict[AlertKey, Transition] = {}
+    newest_starts: dict[AlertKey, Transition] = {}
     for start in from_rows(Transition, connection.execute(query)):
         # Several starts of an alert may have the same key. Only the newest of them is returned.
         # `pop` keeps the order by id, because a dict does not move a key that is set again.
-        newest.pop(key_of(start), None)
-        newest[key_of(start)] = start
-    return tuple(newest.values())
+        newest_starts.pop(key_of(start), None)
+        newest_starts[key_of(start)] = start
+    return tuple(newest_starts.values())
 
 
 def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, ...]:

@@ -18,30 +18,37 @@ _UPDATE = (
 )
 """Changes a delivery. SQLAlchemy also sets the other columns that the parameters name."""
 
+_NOT_IN_NOTIFICATIONS = frozenset({"may_be_known", "message_key", "fallback", "repeat_at"})
+_NOT_IN_DELIVERIES = frozenset({"delivery_id", "at", "fallback"})
+
 
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
-    """Store the outcomes, and update each delivery that no other attempt has settled meanwhile.
+    """Store the outcomes of attempts, and update their deliveries.
 
-    If an outcome names a fallback, the fallback receiver gets a delivery of the same transition.
-    Raises DatabaseError if a delivery is missing.
+    A delivery that another attempt has settled meanwhile is not updated. If an outcome names a
+    fallback receiver, this receiver gets a delivery of the same transition. Raises DatabaseError if
+    a delivery is missing.
     """
-    rows = _lock(connection, [outcome.delivery_id for outcome in outcomes])
+    delivery_rows = _lock(connection, [outcome.delivery_id for outcome in outcomes])
     new_notifications = []
     updates = []
     fallbacks = []
     for outcome in outcomes:
-        row = rows.get(outcome.delivery_id)
-        if row is None:
+        delivery = delivery_rows.get(outcome.delivery_id)
+        if delivery is None:
             raise DatabaseError(
                 f"no delivery {outcome.delivery_id} to record a notification for: it was deleted "
                 "by hand"
             )
-        if _is_news(row, outcome):
-            new_notifications.append(to_row(outcome, notifications))
-        if row.status in WAITING_STATUSES:
-            updates.append(_new_values(outcome))
-            if outcome.fallback:
-                fallbacks.append(pending_delivery(row.transition_id, outcome.fallback, outcome.at))
+        if _is_news(delivery, outcome):
+            row = to_row(outcome, notifications, without=_NOT_IN_NOTIFICATIONS)
+            new_notifications.append(row)
+        if delivery.status not in WAITING_STATUSES:
+            continue
+        updates.append(_new_values(outcome))
+        if outcome.fallback:
+            fallback = pending_delivery(delivery.transition_id, outcome.fallback, outcome.at)
+            fallbacks.append(fallback)
     # All rows of a kind are written at once. A run may have a thousand deliveries, and on SQLite
     # all other writers wait until this ends.
     if new_notifications:
@@ -49,13 +56,14 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
     if updates:
         connection.execute(_UPDATE, updates)
     if fallbacks:
-        # If the fallback has a delivery that its routes dropped, this delivery becomes pending
-        # again. SQL calls the row ``excluded`` that is not inserted in this case.
-        new = insert(connection, deliveries)
+        # The receiver may have a delivery of the transition already. If its routes dropped this
+        # delivery, it becomes pending. Otherwise it stays as it is.
+        insertion = insert(connection, deliveries)
+        # SQL calls a row ``excluded`` if it is not inserted because of the existing row.
         columns = ("status", "next_attempt_at", "settled_at")
-        insert_or_reopen = new.on_conflict_do_update(
+        insert_or_reopen = insertion.on_conflict_do_update(
             index_elements=["transition_id", "receiver"],
-            set_={name: new.excluded[name] for name in columns},
+            set_={name: insertion.excluded[name] for name in columns},
             where=deliveries.c.status == DeliveryStatus.DROPPED,
         )
         connection.execute(insert_or_reopen, fallbacks)
@@ -96,6 +104,7 @@ def _new_values(outcome: Notification) -> dict[str, object]:
     return to_row(
         outcome,
         deliveries,
+        without=_NOT_IN_DELIVERIES,
         delivery_id=outcome.delivery_id,
         new_attempts=int(was_tried),
         # The column must not be NULL. Nothing reads it after the delivery is settled.

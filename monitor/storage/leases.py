@@ -171,8 +171,8 @@ def store_outage(connection: Connection, since: datetime, until: datetime) -> No
     connection.execute(delete(leases).where(is_old))
     times = {"acquired_at": since, "expires_at": until}
     name = f"{_OUTAGE}{format_instant(since)}"
-    new = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
-    connection.execute(new.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
+    insertion = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
+    connection.execute(insertion.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
 
 
 def away_s_since(connection: Connection, instant: datetime) -> float:

@@ -132,18 +132,18 @@ class SqlOutbox:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
             # ``firing`` lacks the firings that ``changes`` end, but the receiver may have them too.
-            relevant = [*changes, *firing]
-            possibly_sent = _sent_rows(connection, receiver, comparison, relevant)
-            keys = [change.dedup_key for change in relevant if change.dedup_key]
+            relevant_changes = [*changes, *firing]
+            possibly_sent = _sent_rows(connection, receiver, comparison, relevant_changes)
+            keys = [change.dedup_key for change in relevant_changes if change.dedup_key]
             refused = _read_refused(connection, comparison, keys)
             silences = read_silences(connection, ending_after=now)
-        started = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
-        acknowledged = [state.dedup_key for state in states if state.acknowledged_by]
+        started_keys = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
+        acknowledged_keys = [state.dedup_key for state in states if state.acknowledged_by]
         return FiringSnapshot(
             firing=firing,
-            delivered=frozenset(started),
+            delivered=frozenset(started_keys),
             sent_starts=_starts_after_ends(possibly_sent),
-            acknowledged=frozenset(filter(None, acknowledged)),
+            acknowledged=frozenset(filter(None, acknowledged_keys)),
             silences=silences,
             refused=refused,
         )
@@ -309,12 +309,12 @@ class SqlOutbox:
             .limit(_SEARCHED_OUTCOMES)
             .subquery()
         )
-        # If a sent delivery has a reason, its alert joined an incident and no message was sent. If
-        # a pending delivery has no reason, rankwatch did not try to send it.
+        # A sent delivery has a reason if no message was sent, because its alert joined an incident.
         is_sent = newest.c.status == DeliveryStatus.SENT
-        is_failed = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
         is_success = and_(is_sent, newest.c.reason.is_(None))
-        is_error = and_(is_failed, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
+        # An unsent delivery has no reason if rankwatch did not try to send it.
+        is_unsent = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
+        is_error = and_(is_unsent, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
         with self._database.read() as connection:
             successes = _last_by_receiver(connection, newest, is_success)
             errors = _last_by_receiver(connection, newest, is_error)
@@ -322,8 +322,8 @@ class SqlOutbox:
         for receiver, success in successes.items():
             health[receiver] = ReceiverHealth(last_success_at=success.at)
         for receiver, error in errors.items():
-            before = health.get(receiver, ReceiverHealth())
-            health[receiver] = replace(before, last_error_at=error.at, reason=error.reason)
+            without_error = health.get(receiver, ReceiverHealth())
+            health[receiver] = replace(without_error, last_error_at=error.at, reason=error.reason)
         return health
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
@@ -457,12 +457,16 @@ def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
 
     ``rows`` are starts and ends. The starts are in the order in which they were sent.
     """
-    sent = [row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None]
-    sent.sort(key=attrgetter("settled_at"))
+    sent_rows = [
+        row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None
+    ]
+    sent_rows.sort(key=attrgetter("settled_at"))
     # The rows are in the order in which they were sent, so the last end of an incident remains.
-    last_end_at = {row.incident: row.settled_at for row in sent if row.to_state != State.FIRING}
+    last_end_at = {
+        row.incident: row.settled_at for row in sent_rows if row.to_state != State.FIRING
+    }
     starts = []
-    for row in sent:
+    for row in sent_rows:
         end_at = last_end_at.get(row.incident)
         if row.to_state == State.FIRING and (end_at is None or row.settled_at > end_at):
             starts.append(from_row(Transition, row))

@@ -105,17 +105,17 @@ class SqlPageStore:
             _IS_FINISHED,
             runs.c.slot.between(since, until),
         )
-        # The first query reads all runs of the period, only to choose the runs to show. The second
-        # query joins only the rows of these runs. A subquery is faster than a join in the first
-        # query, because PostgreSQL would start processes for the join.
+        # All runs of the period are read only to choose the runs to show. Their means are read with
+        # a subquery, because PostgreSQL would start processes for a join.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
-        candidates = select(
+        runs_of_period = select(
             runs.c.id,
             mean.label("mean"),
             func.row_number().over(order_by=runs.c.slot).label("number"),
             func.count().over().label("total"),
         ).where(is_wanted)
-        query: Select[Any] = (
+        # The other figures are read for the shown runs only.
+        points: Select[Any] = (
             select(
                 runs.c.id.label("run_id"),
                 runs.c.slot,
@@ -133,10 +133,10 @@ class SqlPageStore:
             )
             .outerjoin(summaries, is_measured)
             .outerjoin(expectations, is_expected)
-            .where(runs.c.id.in_(_runs_to_show(candidates, max_points)))
+            .where(runs.c.id.in_(_runs_to_show(runs_of_period, max_points)))
             .order_by(runs.c.slot)
         )
-        return tuple(map(_to_point, self._database.rows(query)))
+        return tuple(map(_to_point, self._database.rows(points)))
 
     def histograms(
         self,
@@ -262,15 +262,19 @@ class SqlPageStore:
             return connection.scalar(query), lists
 
     def incident(self, key: str) -> IncidentHistory:
-        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers."""
+        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers.
+
+        A receiver's answer to one message is stored once for each transition in the message. Here
+        such equal rows are joined to one answer.
+        """
         is_of_incident = transitions.c.incident == key
-        changes = (
+        first_transitions = (
             select(transitions)
             .where(is_of_incident)
             .order_by(transitions.c.id)
             .limit(_MOST_TRANSITIONS)
         )
-        log: Select[Any] = (
+        stored_answers: Select[Any] = (
             select(
                 transitions.c.id,
                 deliveries.c.receiver,
@@ -284,22 +288,21 @@ class SqlPageStore:
             .order_by(notifications.c.id)
         )
         with self._database.read() as connection:
-            rows = connection.execute(changes).all()
-            outcomes = connection.execute(log).all()
-        positions = {row.id: position for position, row in enumerate(rows)}
-        # One answer may be about several transitions, with one outcome for each of them. An answer
-        # is returned even if all its transitions are beyond the limit.
-        answers: dict[ReceiverAnswer, list[int]] = {}
-        for row in outcomes:
+            transition_rows = connection.execute(first_transitions).all()
+            answer_rows = connection.execute(stored_answers).all()
+        position_of = {row.id: position for position, row in enumerate(transition_rows)}
+        positions_by_answer: dict[ReceiverAnswer, list[int]] = {}
+        for row in answer_rows:
             answer = from_row(ReceiverAnswer, row, positions=())
-            delivered = answers.setdefault(answer, [])
-            if row.id in positions:
-                delivered.append(positions[row.id])
+            # The answer is returned even if none of its transitions is.
+            positions = positions_by_answer.setdefault(answer, [])
+            if row.id in position_of:
+                positions.append(position_of[row.id])
+        answers = []
+        for answer, positions in positions_by_answer.items():
+            answers.append(replace(answer, positions=tuple(positions)))
         return IncidentHistory(
-            transitions=from_rows(Transition, rows),
-            answers=tuple(
-                replace(answer, positions=tuple(delivered)) for answer, delivered in answers.items()
-            ),
+            transitions=from_rows(Transition, transition_rows), answers=tuple(answers)
         )
 
     def incidents(

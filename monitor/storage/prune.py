@@ -141,7 +141,7 @@ def _delete_of_runs(
     counts: Counter[str] = Counter()
     for (run_id,) in database.rows(selected_runs.order_by(runs.c.slot)):
         with database.write() as connection:
-            if not _is_selected(connection, selected_runs, run_id):
+            if not _lock_if_selected(connection, selected_runs, run_id):
                 continue
             for deletion in deletions:
                 of_this_run = of_run(connection, run_id, deletion.table)
@@ -149,19 +149,21 @@ def _delete_of_runs(
     return counts
 
 
-def _is_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
-    """Return whether the query still selects the run, and lock the run until the transaction ends.
+def _lock_if_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
+    """Lock the run until the transaction ends, if the query still selects it.
 
-    The slot may have been run again since the query ran, and its new rows must stay. If another
-    transaction has locked the run, False is returned, and the next pruning deletes the rows.
+    Returns whether the run was locked. It is not locked in two cases, and then its rows stay:
+
+    - The slot was run again since the query ran, so its rows are new.
+    - Another transaction has locked the run. The next pruning deletes its rows.
     """
     # With ``key_share``, other transactions may still insert rows that refer to the run.
-    again = (
+    lock_run = (
         query.where(runs.c.id == run_id)
         .order_by(None)
         .with_for_update(of=runs, key_share=True, skip_locked=True)
     )
-    return connection.scalar(again) is not None
+    return connection.scalar(lock_run) is not None
 
 
 def _with_details(before: datetime) -> Select[tuple[int]]:
@@ -246,8 +248,8 @@ def roll_up(
             is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
             if connection.scalar(select(exists().where(is_day))):
                 continue  # another process was faster
-            common = {"comparison": comparison, "day": day, "is_final": day < complete_from}
-            rows = [{**common, **sums} for sums in sums_of(connection, comparison, day)]
+            common_columns = {"comparison": comparison, "day": day, "is_final": day < complete_from}
+            rows = [{**common_columns, **sums} for sums in sums_of(connection, comparison, day)]
             if rows:
                 connection.execute(daily.insert(), rows)
 

@@ -25,12 +25,18 @@ IN_LIST = 10_000
 """The largest number of values in an IN list. SQLite allows 32,766, and PostgreSQL 65,535."""
 
 
-def to_row(item: DataclassInstance, table: Table, **others: object) -> dict[str, Any]:
-    """Return a row for the table: the item's fields that have a column, and ``others``.
+def to_row(
+    item: DataclassInstance,
+    table: Table,
+    *,
+    without: frozenset[str] = frozenset(),
+    **others: object,
+) -> dict[str, Any]:
+    """Return a row for the table: the item's fields but ``without``, and ``others``.
 
-    ``others`` replace fields of the same name.
+    ``others`` replace fields of the same name. Raises TypeError if a field has no column.
     """
-    names = _shared_names(type(item), tuple(table.c.keys()))
+    names = _stored_names(type(item), table, without)
     return {name: getattr(item, name) for name in names} | others
 
 
@@ -43,6 +49,17 @@ def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
     """Return an item for each row. `from_row` makes the items."""
     return tuple(from_row(kind, row) for row in rows)
+
+
+@cache
+def _stored_names(
+    kind: type[DataclassInstance], table: Table, without: frozenset[str]
+) -> list[str]:
+    names = [field.name for field in fields(kind) if field.name not in without]
+    lost = [name for name in names if name not in table.c]
+    if lost:
+        raise TypeError(f"{table.name} has no column for {kind.__name__}.{', '.join(lost)}")
+    return names
 
 
 @cache

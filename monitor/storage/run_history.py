@@ -149,8 +149,8 @@ class SqlHistory:
     def finished_run(self, run_id: int) -> FinishedRun | None:
         with self._database.read() as connection:
             rows = connection.execute(run_results.RUN_ROWS.where(runs.c.id == run_id))
-            found = _with_results(connection, from_rows(Run, rows))
-        return found[0] if found else None
+            finished_runs = _with_results(connection, from_rows(Run, rows))
+        return finished_runs[0] if finished_runs else None
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:

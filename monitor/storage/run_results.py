@@ -68,6 +68,13 @@ _TABLES_OF_ROWS: Mapping[type, tuple[Table, Sequence[Any]]] = {
 }
 """The table of each kind of result, and the columns by which its rows are ordered."""
 
+_NOT_STORED: Mapping[type, frozenset[str]] = {
+    Expectation: frozenset(
+        {"fault", "series", "judged", "error", "lost", "steady", "usual_lost", "note"}
+    )
+}
+"""Fields without a column. Those of an expectation are packed into lessons, or serve one run."""
+
 
 def replace_results(connection: Connection, result: RunResult) -> None:
     """Replace the results of an earlier attempt by the results of this run.
@@ -106,7 +113,7 @@ def put_items(
     table, _ = _TABLES_OF_ROWS[kind]
     rows = []
     for position, item in enumerate(items, start=first):
-        row = to_row(item, table, run_id=run_id)
+        row = to_row(item, table, without=_NOT_STORED.get(kind, frozenset()), run_id=run_id)
         if "position" in table.c:
             # Evidence has a position of its own.
             row.setdefault("position", position)

@@ -39,6 +39,12 @@ from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
 _STATUSES_AT_END = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_NOT_IN_RUNS = frozenset(
+    {"coverage", "summaries", "scores", "evidence", "arm_scores", "lists", "explanation"}
+    | {"is_labelled", "pull_seconds", "gap_s", "id_mismatches", "claim"}
+    | {"states", "transitions", "expectations"}
+)
+"""Fields of a result that are stored in other tables, or not at all."""
 _RELEASED = "the slot was given back before the run began"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
@@ -269,16 +275,16 @@ def _set_earlier_aside(connection: Connection, claim: Claim) -> Claim:
         return claim
     # The earlier attempt keeps its id, because its results refer to this id.
     attempt = claim.attempt - 1
-    earlier = {
+    earlier_values = {
         "claimed_until": None,
         "attempt": attempt,
         "comparison": kept_name(claim.comparison, attempt),
     }
-    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier))
+    connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier_values))
     # The new row has the claim, as the earlier row had it.
-    new = dict(row)
-    del new["id"]
-    run_id = connection.scalar(runs.insert().values(new).returning(runs.c.id))
+    new_row = dict(row)
+    del new_row["id"]
+    run_id = connection.scalar(runs.insert().values(new_row).returning(runs.c.id))
     return replace(claim, run_id=run_id)
 
 
@@ -287,6 +293,7 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
     values = to_row(
         result,
         runs,
+        without=_NOT_IN_RUNS,
         started_at=result.claim.started_at,
         claimed_until=None,
         labelled_at=result.finished_at if result.is_labelled else None,

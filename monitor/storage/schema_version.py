@@ -128,17 +128,18 @@ def find_differences(url: SecretStr | str) -> list[str]:
         return list(map(str, compare_metadata(context, metadata)))
 
 
-def damage_in(url: SecretStr | str) -> tuple[list[str], str] | None:
+def find_file_damage(url: SecretStr | str) -> tuple[list[str], str] | None:
     """Return the problems of a SQLite file, and what to do about them. Reads the whole file.
 
-    Returns None on PostgreSQL or without a file.
+    The list is empty if the file is undamaged. The result is None if no file was read, because the
+    database is PostgreSQL, or because the file does not exist.
     """
     file = file_of(parse_url(url))
     if file is None or not file.exists():
         return None
     with translated(parse_url(url), sqlite3.Error):
-        damage = find_damage(file)
-    return damage, advise_on(file, damage)
+        problems = find_damage(file)
+    return problems, advise_on(file, problems)
 
 
 def create_tables(database: Database) -> None:

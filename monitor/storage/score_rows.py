@@ -88,15 +88,14 @@ def _binary_rows(
     numbers are big-endian. ``values`` contains one array of float64 for each metric, with one value
     for each user.
 
-    numpy writes the start of each row, which has the same length in all rows. The user is the last
-    field of a row, and Arrow appends it.
+    The user is the last field, because its length varies. So the start of a row, with all other
+    fields, has the same length in all rows. numpy makes the starts, and Arrow appends the users.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    names = pa.array(users, pa.string()).cast(pa.binary())
-    # The second buffer of an Arrow array has the offsets of its texts, and the third one the bytes.
-    offsets = np.frombuffer(names.buffers()[1], np.int32)[: len(users) + 1]
+    user_bytes = pa.array(users, pa.string()).cast(pa.binary())
+    # The name, the type and the content of each field.
     fields = [
         ("run", ">i8", run_id),
         ("day", ">i4", (day - _EPOCH_OF_POSTGRES).days),
@@ -109,15 +108,18 @@ def _binary_rows(
     layout.append(("user_length", ">i4"))
     starts = np.zeros(len(users), layout)
     starts["field_count"] = len(fields) + 1
-    starts["user_length"] = np.diff(offsets)
+    # An Arrow array has the bytes of all values, and the offsets at which the values begin.
+    _, user_offsets, _ = user_bytes.buffers()
+    starts["user_length"] = np.diff(np.frombuffer(user_offsets, np.int32)[: len(users) + 1])
     for name, _, content in fields:
         starts[f"{name}_length"] = starts.dtype[name].itemsize
         starts[name] = content
     buffers = [None, pa.py_buffer(starts)]
     arrow_starts = pa.Array.from_buffers(pa.binary(starts.dtype.itemsize), len(starts), buffers)
-    rows = pc.binary_join_element_wise(arrow_starts.cast(pa.binary()), names, b"")
-    bounds = np.frombuffer(rows.buffers()[1], np.int32)
-    return memoryview(rows.buffers()[2])[bounds[0] : bounds[len(users)]]
+    rows = pc.binary_join_element_wise(arrow_starts.cast(pa.binary()), user_bytes, b"")
+    _, row_offsets, row_bytes = rows.buffers()
+    offsets = np.frombuffer(row_offsets, np.int32)
+    return memoryview(row_bytes)[offsets[0] : offsets[len(users)]]
 
 
 class _Chunk(NamedTuple):

@@ -1,7 +1,4 @@
-"""Tests that every source, metric and receiver must pass.
-
-Those of rankwatch pass the same tests.
-"""
+"""Tests that every source, metric and receiver must pass, in rankwatch and in plugins."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,7 +21,7 @@ from monitor.service.commands.receiver_test import compose_test
 from monitor.sources import SourceOptions, open_source
 
 SLOT = datetime(2024, 1, 8, 12, 30, tzinfo=UTC)
-ODD_USERS = [
+UNUSUAL_USERS = [
     "007",
     "a/b c?d=e&f#g%41",
     "Zoë 🐙",
@@ -74,8 +71,8 @@ class SourceContract:
         *users: str,
         k: int = 10,
     ) -> Pull:
-        with serving(lists) as given, ThreadPoolExecutor(4) as threads:
-            source = open_source(SourceOptions.model_validate(given))
+        with serving(lists) as options, ThreadPoolExecutor(4) as threads:
+            source = open_source(SourceOptions.model_validate(options))
             pull, *others = threads.map(source.pull, [request(*users, k=k)] * 4)
         assert [as_lists(each) for each in others] == [as_lists(pull)] * 3, (
             "several threads may pull at the same time"
@@ -83,12 +80,12 @@ class SourceContract:
         assert set(pull.failures.values()) <= {CoverageReason.MISSING}
         return pull
 
-    def test_lists_of_those_asked_for_come_back_best_first(self, serving: Any) -> None:
+    def test_requested_lists_are_returned_with_the_best_item_first(self, serving: Any) -> None:
         lists = {"u1": [5, 3, 9], "u2": [9, 8, 7, 6, 5, 4, 3, 2, 1], "u3": [1], "u4": [2]}
         pull = self.pulled(serving, lists, "u3", "u1", "nobody", "u2")
         assert as_lists(pull) == {"u1": ["5", "3", "9"], "u2": list("987654321"), "u3": ["1"]}
 
-    def test_duplicates_and_short_lists_are_handed_on_and_ids_are_texts_as_soon_as_one_is(
+    def test_duplicates_and_short_lists_are_kept_and_all_ids_are_texts_if_one_is(
         self, serving: Any
     ) -> None:
         pull = self.pulled(
@@ -102,14 +99,14 @@ class SourceContract:
         assert as_lists(pull) == {"u1": ["a", "a", "2"], "u2": ["c"], "u3": ["1", "2"]}
         assert str(pull.rankings.items.dtype) == "str"
 
-    def test_odd_user_keys_survive(self, serving: Any) -> None:
+    def test_unusual_user_ids_stay_unchanged(self, serving: Any) -> None:
         pull = self.pulled(
-            serving, {user: [place] for place, user in enumerate(ODD_USERS)}, *ODD_USERS
+            serving, {user: [place] for place, user in enumerate(UNUSUAL_USERS)}, *UNUSUAL_USERS
         )
-        assert as_lists(pull) == {user: [str(place)] for place, user in enumerate(ODD_USERS)}
+        assert as_lists(pull) == {user: [str(place)] for place, user in enumerate(UNUSUAL_USERS)}
 
     @pytest.mark.parametrize(("lists", "users"), [({"u1": [1]}, ()), ({}, ("u1", "u2"))])
-    def test_nobody_is_answered_who_was_not_asked_or_has_no_list(
+    def test_only_requested_users_with_a_list_get_a_list(
         self,
         serving: Any,
         lists: Any,
@@ -129,27 +126,27 @@ class MetricContract:
         items: Any = [
             [[name.format(item) for item in pair[arm]] for pair in pairs] for arm in (0, 1)
         ]
-        falling: Any = [[[*range(0, -len(ranking), -1)] for ranking in arm] for arm in items]
+        model_scores: Any = [[[*range(0, -len(ranking), -1)] for ranking in arm] for arm in items]
         arms = [
-            pd.DataFrame({"user": range(len(pairs)), "items": items[arm], "scores": falling[arm]})
+            pd.DataFrame(
+                {"user": range(len(pairs)), "items": items[arm], "scores": model_scores[arm]}
+            )
             for arm in (0, 1)
         ]
-        graded = {
+        grades = {
             user: {name.format(item): item % 3 for item in {*a, *b}}
             for user, (a, b) in enumerate(pairs)
         }
         weights = {name.format(item): 1 + item % 4 for item in range(100)}
-        return compare_many(arms[0], arms[1], metric, item_weights=weights, relevance=graded)[
+        return compare_many(arms[0], arms[1], metric, item_weights=weights, relevance=grades)[
             str(metric)
         ].to_numpy()
 
-    def test_the_declared_values_are_met_exactly_and_everything_is_told(
-        self, metric: Metric
-    ) -> None:
+    def test_the_declared_values_are_exact_and_all_facts_are_declared(self, metric: Metric) -> None:
         for length in (2, 3, 10, 49):
             top = range(length)
             other = range(length, 2 * length)
-            found = self.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
+            scores = self.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
             declared = [
                 metric.identical,
                 metric.disjoint,
@@ -158,16 +155,17 @@ class MetricContract:
                 metric.both_empty,
             ]
             expected = [
-                value if told is None else told for value, told in zip(found, declared, strict=True)
+                score if value is None else value
+                for score, value in zip(scores, declared, strict=True)
             ]
-            np.testing.assert_array_equal(found, expected, err_msg=f"{length} items")
+            np.testing.assert_array_equal(scores, expected, err_msg=f"{length} items")
         assert all((metric.source, metric.uneven, metric.ties))
         assert not (type(metric).__doc__ or "").startswith(
             type(metric).__name__
         )  # a dataclass without a docstring gets one that begins with its name
         assert str(parse(str(metric))) == str(metric)
 
-    def test_scores_stay_in_bounds_whatever_items_are_called_whoever_else_is_measured(
+    def test_scores_stay_in_range_and_do_not_depend_on_item_ids_or_other_users(
         self, metric: Metric
     ) -> None:
         rng = np.random.default_rng(5)
@@ -191,13 +189,13 @@ class MetricContract:
             np.testing.assert_array_equal(self.scores(metric, [(b, a) for a, b in pairs]), found)
 
     def test_the_declared_direction_is_right(self, metric: Metric) -> None:
-        alike, unlike = self.scores(
+        similar, different = self.scores(
             metric, [(range(6), [0, 1, 2, 3, 5, 4]), (range(6), [5, 1, 0, 4, 3, 2])]
         )
         assert (
             metric.need == "relevance"
-            or alike == unlike
-            or (alike > unlike) == metric.higher_is_more_alike
+            or similar == different
+            or (similar > different) == metric.higher_is_more_alike
         )
 
 
@@ -219,12 +217,10 @@ class ReceiverContract:
             receiver.send(replace(message, changes=changes), now=SLOT)
 
     @pytest.mark.parametrize("text", HOSTILE, ids=["template", "markup", "controls", "huge"])
-    def test_a_firing_and_its_end_are_taken_whatever_they_say(
-        self, present: Any, text: str
-    ) -> None:
+    def test_a_firing_and_its_end_are_accepted_with_any_text(self, present: Any, text: str) -> None:
         self.send(present, text)
 
-    def test_one_that_is_away_is_to_be_tried_again(self, away: Any) -> None:
+    def test_an_error_of_an_unreachable_receiver_is_not_permanent(self, away: Any) -> None:
         with pytest.raises(DeliveryError) as caught:
             self.send(away, "nobody receives this")
         assert not caught.value.permanent

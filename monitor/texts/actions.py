@@ -13,7 +13,7 @@ from monitor.model.instants import format_instant, format_second
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, Severity
 from monitor.model.urgency import Impact
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 WHOLE_POPULATION = "none, the whole population"
 """The segment of an alert that is about all users of a run."""
@@ -46,7 +46,7 @@ _DUPLICATES_STEP = (
     "with one id."
 )
 
-_FIRST_STEPS: Mapping[FaultKind, str] = {
+FIRST_STEPS: Mapping[FaultKind, str] = {
     FaultKind.MISSING: "ask the owner of {arms} what failed at this time, and repair it.",
     FaultKind.SHARED_LIST: (
         "find out why {arms} falls back to one list. Usual causes: features that these users "
@@ -145,7 +145,7 @@ def write_first_step(kind: FaultKind, arms: Sequence[Arm], *, has_duplicates: bo
     ``has_duplicates`` is whether lists are short because they have duplicates.
     """
     names = " and ".join(f"the {arm}" for arm in arms)
-    step = _DUPLICATES_STEP if has_duplicates else _FIRST_STEPS[kind]
+    step = _DUPLICATES_STEP if has_duplicates else FIRST_STEPS[kind]
     return f"What to do: {step.format(arms=names)}"
 
 
@@ -183,12 +183,10 @@ def _write_impact(impact: Impact) -> str:
         return "no user could be compared."
     verb = "is" if impact.users == 1 else "are"
     about = "about " if impact.is_estimated else ""
-    percent = 100 * impact.share
-    share = f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
     users = f"{impact.users:,} of {impact.compared:,} users"
     if impact.is_excess:
         users = f"{impact.users:,} more of {impact.compared:,} users than usual"
-    concerned = f"{about}{users} ({share}) {verb} concerned."
+    concerned = f"{about}{users} ({write_percent(impact.share)}) {verb} concerned."
     return f"{concerned} {_PRIVATE}" if impact.is_private else concerned
 
 

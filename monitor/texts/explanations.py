@@ -6,7 +6,6 @@ from operator import itemgetter
 from textwrap import shorten
 
 from monitor.model.explanation import (
-    SIMILAR_FAULTS,
     DropPart,
     Explanation,
     FaultKind,
@@ -21,7 +20,7 @@ from monitor.model.run_reasons import IdMismatch
 from monitor.model.segments import AND
 from monitor.model.statistics import parse_derived
 from monitor.texts.id_mismatches import write_mismatch, write_setting
-from monitor.texts.wording import count_of, printable, shorten_to
+from monitor.texts.wording import count_of, printable, shorten_to, write_percent
 
 LONGEST_EXPLANATION = 250
 """An explanation's text has at most this many characters."""
@@ -64,7 +63,6 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
     FaultKind.REPLACED: "get many more new items from the {arms} than usual",
 }
-_OF_ITEMS = (FaultKind.ITEMS_GONE, FaultKind.ITEMS_RISEN, FaultKind.ITEMS_FALLEN)
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -98,7 +96,7 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(_write_spelling_advice(finding.arms, finding.spelling))
-    if finding.kind in SIMILAR_FAULTS:
+    if finding.kind.facts.is_similarity:
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
     if has_stood is not None:
@@ -135,7 +133,7 @@ def _write_explained(share: float) -> str:
         return "all"
     if share < _LEAST_SHOWN_SHARE:
         return "none"
-    return _percent(share, 1)
+    return write_percent(share)
 
 
 def write_drop(drop: MeanDrop) -> str:
@@ -186,7 +184,7 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.whole <= _CANCELLED * drop:
-        of_all = f", {_percent(min(fall.whole, drop), drop)} of the drop of all users"
+        of_all = f", {write_percent(min(fall.whole, drop) / drop)} of the drop of all users"
     per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
     parts = _write_parts(per_user, fall.whole / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."
@@ -202,7 +200,7 @@ def _write_parts(parts: Mapping[DropPart, float], total: float) -> str:
     shown = []
     for part, amount in sorted(parts.items(), key=itemgetter(1), reverse=True):
         if is_shared and amount >= max(_LEAST_AMOUNT, _LEAST_SHOWN_SHARE * total):
-            shown.append(f"{PART_WORDS[part]} {_percent(min(amount, total), total)}")
+            shown.append(f"{PART_WORDS[part]} {write_percent(min(amount, total) / total)}")
         elif not is_shared and abs(amount) >= _LEAST_AMOUNT:
             shown.append(f"{PART_WORDS[part]} {amount:.4f}")
     return f": {', '.join(shown)}" if shown else ""
@@ -210,7 +208,7 @@ def _write_parts(parts: Mapping[DropPart, float], total: float) -> str:
 
 def _write_who(finding: Finding) -> str:
     is_estimated = finding.is_estimated
-    who = f"{finding.users:,} of {finding.compared:,} users ({_percent(finding.share, 1)})"
+    who = f"{finding.users:,} of {finding.compared:,} users ({write_percent(finding.share)})"
     if is_estimated:
         who = f"About {who}"
     if finding.segment == ALL:
@@ -226,7 +224,7 @@ def _write_share(finding: Finding) -> list[str]:
     is_exact = finding.is_exact and not finding.is_estimated
     if finding.segment == ALL or is_exact:
         return []
-    share, segment = _percent(finding.segment_share, 1), shorten_name(finding.segment)
+    share, segment = write_percent(finding.segment_share), shorten_name(finding.segment)
     return [f"It concerns {share} of the users in {segment}."]
 
 
@@ -244,10 +242,10 @@ def _write_what(finding: Finding, arms: str) -> str:
         if has_duplicates(finding):
             figures = {"lists": "lists with duplicates", "items": "different items"}
     for name, value in detail.items():
-        figures[name] = f"{value:,.0f}" if value > 1 else _percent(value, 1)
+        figures[name] = f"{value:,.0f}" if value > 1 else write_percent(value)
     if kind is FaultKind.ALIKE:
         figures["alike"] = "much more like" if "is_more_alike" in detail else "nearly"
-    if kind in _OF_ITEMS:
+    if kind.facts.counts_items:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
@@ -287,7 +285,7 @@ def _write_missing(finding: Finding, arms: str) -> str:
     lists = "an empty list" if detail.get("empty", 0.0) >= _MOSTLY else "no list"
     missing = f"got {lists} from the {arms}"
     if "before" in detail:
-        missing += f" ({_percent(detail['before'], 1)} before)"
+        missing += f" ({write_percent(detail['before'])} before)"
     if finding.note is not None:
         missing += f": {shorten(finding.note, _LONGEST_NOTE, placeholder=' …').rstrip('.')}"
     return missing
@@ -330,13 +328,6 @@ def shorten_name(name: str) -> str:
 
 def _shorten_part(name: str) -> str:
     return shorten_to(" ".join(printable(name).split()), _LONGEST_NAME)
-
-
-def _percent(amount: float, total: float) -> str:
-    percent = 100 * amount / total
-    # Values below 0.95 % get one decimal, because a whole number would be 0 or far off.
-    decimals = 1 if 0.05 <= percent < 0.95 else 0  # noqa: PLR2004
-    return f"{percent:.{decimals}f} %"
 
 
 def _capitalize(sentence: str) -> str:

@@ -21,12 +21,17 @@ _LEFT_OUT = {
 }
 
 
-def write_verdict(verdict: GateVerdict, segments: Sequence[GateResult], margin: float) -> str:
-    """Say why the gate gives this verdict, with figures of the segments that decided it."""
+def write_verdict(
+    verdict: GateVerdict, segments: Sequence[GateResult], margin: float, *, is_census: bool
+) -> str:
+    """Say why the gate gives this verdict, with figures of the segments that decided it.
+
+    ``is_census``: every run asks the same users, so more runs do not help.
+    """
     decisive = [each for each in segments if each.verdict is verdict]
     if verdict is GateVerdict.INCONCLUSIVE:
         unknown = [each for each in segments if each.reason is GateReason.NO_DATA]
-        return _write_undecided(margin, (unknown or decisive)[0])
+        return _write_undecided(margin, (unknown or decisive)[0], is_census=is_census)
     parts = [_write_decided(margin, each) for each in decisive[:_NAMED]]
     if len(decisive) > _NAMED:
         parts.append(f"and {len(decisive) - _NAMED} more segments")
@@ -66,7 +71,7 @@ def _write_decided(margin: float, result: GateResult) -> str:
     )
 
 
-def _write_undecided(margin: float, result: GateResult) -> str:
+def _write_undecided(margin: float, result: GateResult, *, is_census: bool) -> str:
     prefix = _prefix(result)
     if not result.users:
         return f"{prefix}no user was drawn"
@@ -78,10 +83,13 @@ def _write_undecided(margin: float, result: GateResult) -> str:
             f"would decide: the mean excess would be {result.mean_best:.4g} with the best scores "
             f"and {result.mean_worst:.4g} with the worst, and the margin is {margin:g}"
         )
+    advice = "more runs will decide"
+    if is_census:
+        advice = "each run asks the same users, so only more users can decide"
     return (
         f"{prefix}{result.users:,} users are too few to decide: the mean excess is between "
         f"{result.low:.4g} and {result.high:.4g}, and the margin {margin:g} is in this range; "
-        "more runs will decide"
+        f"{advice}"
     )
 
 

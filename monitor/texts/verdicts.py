@@ -55,7 +55,7 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
     shown = format_value(*show_values(rule, value, *limits))
     among = count_users(users, segment)
     if isinstance(rule, SimilarityRule):
-        if parse_derived(rule.metric)[0] in GAPS:
+        if parse_derived(rule.metric).derived in GAPS:
             among += " in both arms"
         return f"{name_series(rule.metric, str(rule.statistic))} is {shown} over {among}"
     count, share = round(value * users), rule.share

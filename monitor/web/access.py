@@ -145,17 +145,20 @@ class Credentials:
         *,
         compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw,
     ) -> None:
+        """``users`` has the bcrypt hash of each user's password."""
         self._hashes: dict[bytes, bytes] = {}
+        # The cost of a hash says how many rounds it takes.
         costs = set()
         for name, secret in users.items():
             hashed = secret.get_secret_value()
             self._hashes[name.encode()] = hashed.encode()
             costs.add(cost_of(hashed))
-        lowest = min(costs, default=_LEAST_COST)
-        self._highest = max(costs, default=_LEAST_COST)
-        # No password matches a decoy. `verify` hashes decoys only to take time.
+        lowest_cost = min(costs, default=_LEAST_COST)
+        self._highest_cost = max(costs, default=_LEAST_COST)
+        # A decoy is a hash of a certain cost that no password has. `verify` compares passwords with
+        # decoys only to take time.
         self._decoys: dict[int, bytes] = {}
-        for cost in range(lowest, self._highest + 1):
+        for cost in range(lowest_cost, self._highest_cost + 1):
             self._decoys[cost] = bcrypt.gensalt(cost) + _NO_DIGEST
         self._compare = compare
         self._key = secrets.token_bytes(32)
@@ -176,12 +179,12 @@ class Credentials:
         compared = password[:_LONGEST]
         hashed = self._hashes.get(user)
         if hashed is None:
-            self._compare(compared, self._decoys[self._highest])
+            self._compare(compared, self._decoys[self._highest_cost])
             return False
         is_right = self._compare(compared, hashed)
-        # A hash of cost c took 2^c rounds, and the highest cost h takes 2^h. Hashing decoys of the
-        # costs c to h-1 adds the missing rounds.
-        for cost in range(cost_of(hashed.decode()), self._highest):
+        # A hash of cost c took 2^c rounds, and the highest cost h takes 2^h. Decoys of the costs c
+        # to h-1 add the missing rounds.
+        for cost in range(cost_of(hashed.decode()), self._highest_cost):
             self._compare(compared, self._decoys[cost])
         if is_right:
             self._verified.add(self._digest(user, password))
@@ -206,6 +209,7 @@ class CertificateStore:
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._clock = clock
+        # The stamp is taken first. So if a file changes while it is loaded, it is loaded again.
         self._loaded_stamp = self._stamp()
         self._failed_stamp: _Stamp | None = None
         self.refusal: ReloadRefusal | None = None

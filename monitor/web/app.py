@@ -61,6 +61,7 @@ It is called in a worker thread, and never twice at the same time.
 DESCRIPTION = "/api/v1/openapi.json"
 _HEALTH_S = 5.0
 _RENDERERS = 2
+_PROBE_THREADS = 2
 _SCRAPES = 32
 _READERS = 4
 _PAGE_S = 20.0
@@ -176,8 +177,8 @@ def create_app(
 
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
     """Return the data of the page for this request, an object of the type ``page.shows``."""
-    chosen = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
-    return page.read(site, PageRequest(path=request.path_params, chosen=chosen))
+    parameters = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
+    return page.read(site, PageRequest(path=request.path_params, chosen=parameters))
 
 
 def _in_thread(
@@ -227,24 +228,30 @@ def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -
 def _form_endpoint(
     site: Site,
     tokens: FormTokens,
-    limiter: CapacityLimiter,
+    threads: CapacityLimiter,
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that executes a form, and then redirects to the page with the form."""
+    """Return an endpoint that executes a form, and then redirects to the page with the form.
+
+    If the form cannot be executed, the endpoint answers with the reason. Forms are executed in
+    these threads.
+    """
 
     async def endpoint(request: Request) -> Response:
         user = require_user(request)
-        alert_key = request.path_params.get("key", "")
+        # The page of one incident has the incident's key in its address.
+        incident = request.path_params.get("key", "")
         try:
             fields = await read_form(request)
-            issued = tokens.verify(fields.get("token", ""), user)
-            form = Form(user=user, issued=issued, key=alert_key, fields=fields)
-            outcome = await run_sync(execute_form, site, form, limiter=limiter)
+            shown_at = tokens.verify(fields.get("token", ""), user)
+            form = Form(user=user, shown_at=shown_at, incident=incident, fields=fields)
+            outcome = await run_sync(execute_form, site, form, limiter=threads)
         except ConfigError as error:
             return _error_page(site, 422, "nothing was changed", str(error))
         except DatabaseError as error:
             reason = f"{error}. Before you try again, check whether the change was made."
             return _error_page(site, 503, "the database is away", reason)
-        path = alert_url(alert_key) if alert_key else "/alerts"
+        path = alert_url(incident) if incident else "/alerts"
+        # With status 303 the browser loads the page and does not send the form again.
         return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
 
     return endpoint
@@ -373,8 +380,8 @@ def _probe_endpoint(
     ``find_problem`` returns why the daemon is not in this state, or None if it is. Only clients
     that are authenticated get this text.
     """
-    # Probes have their own threads, so they do not wait for pages and scrapes.
-    threads = CapacityLimiter(_RENDERERS)
+    # A probe has its own threads, so it does not wait for pages, scrapes and the other probe.
+    threads = CapacityLimiter(_PROBE_THREADS)
 
     async def page(request: Request) -> Response:
         problem: str | None = None

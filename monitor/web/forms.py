@@ -56,25 +56,25 @@ class FormTokens:
 
     key: bytes = field(default_factory=partial(secrets.token_bytes, 32), repr=False)
 
-    def issue(self, user: str, issued: str) -> str:
-        """Return the token of a form for this user. ``issued`` is the current time in ISO 8601."""
-        signed = f"{issued}~{user}".encode()
+    def issue(self, user: str, now: str) -> str:
+        """Return the token of a form that is shown to this user. ``now`` is in ISO 8601."""
+        signed = f"{now}~{user}".encode()
         signature = hashlib.blake2b(signed, key=self.key, digest_size=32).hexdigest()
-        return f"{issued}~{signature}"
+        return f"{now}~{signature}"
 
     def verify(self, token: str, user: str) -> datetime:
         """Return when the form with this token was shown to the user.
 
         Raises ForbiddenError if the token is wrong.
         """
-        issued, _, _ = token.partition("~")
-        right_token = self.issue(user, issued)
+        shown_at, _, _ = token.partition("~")
+        right_token = self.issue(user, shown_at)
         if not hmac.compare_digest(token.encode(), right_token.encode()):
             raise ForbiddenError(
                 "another user or another daemon made this form, or the daemon was restarted since "
                 "then: load the page of the form again",
             )
-        return datetime.fromisoformat(issued)
+        return datetime.fromisoformat(shown_at)
 
 
 def require_user(request: Request) -> str:
@@ -123,13 +123,14 @@ async def read_form(request: Request) -> Mapping[str, str]:
 class Form:
     """A form that a user sent.
 
-    ``key`` is the key of the incident whose page has the form. It is empty on the page of all
-    incidents.
+    - ``shown_at`` is when the page with the form was shown to the user.
+    - ``incident`` is the key of the incident whose page has the form. It is empty on the page of
+      all incidents.
     """
 
     user: str
-    issued: datetime
-    key: str
+    shown_at: datetime
+    incident: str
     fields: Mapping[str, str]
 
 
@@ -146,7 +147,7 @@ def execute_form(site: Site, form: Form) -> str:
     signed = Signature(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
-        return start.incident == form.key
+        return start.incident == form.incident
 
     if action == "silence":
         return _store_silence(site, form, signed)
@@ -175,16 +176,16 @@ def _store_silence(site: Site, form: Form, signed: Signature) -> str:
     # A browser may send a form twice. The second one changes nothing, because it finds the silence
     # of the first one: forms are executed one at a time, by the process that showed them.
     alerts = site.store.alerts
-    for stored in alerts.silences(ending_after=form.issued):
+    for stored in alerts.silences(ending_after=form.shown_at):
         if (
-            stored.created_at >= form.issued
+            stored.created_at >= form.shown_at
             and stored.author == silence.author
             and stored.matchers == silence.matchers
             and stored.comment == silence.comment
         ):
             return "nothing"
-    added = alerts.add_silence(silence)
-    unmatched = find_unmatched_silences([added], alerts.states(), site.comparisons())
+    stored_silence = alerts.add_silence(silence)
+    unmatched = find_unmatched_silences([stored_silence], alerts.states(), site.comparisons())
     return "unmatched" if unmatched else "silence"
 
 

@@ -210,31 +210,33 @@ class RequestGuard:
         scope[CLIENT_NAME] = None
         connection.begin_answer()
         try:
-            refusal = await self._refuse(self._front.access, scope)
+            refusal = await self._find_refusal(self._front.access, scope)
             connection.is_known |= scope[IS_AUTHENTICATED]
             answer = self._app if refusal is None else refusal
             await answer(scope, receive, send)
         finally:
             connection.end_answer()
 
-    async def _refuse(self, access: Access, scope: Scope) -> Response | None:
-        """Return the refusal of a request, or None if the application may answer it.
+    async def _find_refusal(self, access: Access, scope: Scope) -> Response | None:
+        """Return the answer that refuses the request. None if the application may answer it.
 
-        Sets `IS_AUTHENTICATED` and `CLIENT_NAME` in the scope.
+        A request is refused if its client may not read the pages, or if its header Host has an
+        unknown name. Sets `IS_AUTHENTICATED` and `CLIENT_NAME` in the scope.
         """
-        has_only_certificates = access.options.authenticates and not access.credentials
-        if has_only_certificates:
+        identifies_by_certificate = access.options.authenticates and not access.credentials
+        if identifies_by_certificate:
             scope[CLIENT_NAME] = client_name(scope["state"][CONNECTION].certificate)
         refusal = await self._identify(access.credentials, scope)
         if refusal is not None:
             return refusal
-        # Browsers always send the header Host, so only programs leave it out. `answers_to` protects
-        # browsers only, so a program without it is answered like one that asks for localhost.
+        # Browsers always send the header Host. `answers_to` protects browsers only, so a program
+        # that leaves it out is answered like one that asks for localhost.
         host = Headers(scope=scope).get("host", "localhost")
         if access.answers_to(host):
             return None
+        # A page of another site may have sent this request. So only addresses that answer to any
+        # host are answered, and a probe's answer gives no details.
         if scope["path"] in PROBES:
-            # A page of another site may have sent the request. So the answer gives no details.
             scope[IS_AUTHENTICATED] = False
         if ANY_HOST.fullmatch(scope["path"]):
             return None

@@ -33,8 +33,9 @@ from monitor.statistics.attribution.changes import (
     share_kinds,
 )
 from monitor.statistics.attribution.habits import Habit, bin_lists, find_outlying_bins, least_share
-from monitor.statistics.attribution.hypotheses import Scene, find_hypotheses
+from monitor.statistics.attribution.hypotheses import find_hypotheses
 from monitor.statistics.attribution.parts import Parts
+from monitor.statistics.attribution.scene import Scene
 from pipeline.canned import ran, users
 from tables import cells
 

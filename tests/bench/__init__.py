@@ -1,4 +1,4 @@
-"""Benchmarks: what rankwatch costs, beside what a user would use instead, and how often it errs. `make bench`."""
+"""Benchmarks: the cost of rankwatch and of its alternatives, and how often rankwatch errs. `make bench`."""
 
 import argparse
 
@@ -17,9 +17,9 @@ def show(title, columns, rows):
 
 
 def parse_options(arguments, rest=(), **defaults):
-    """Read ``--name value`` for each of these names. A value has the type of the default, and False is a flag.
+    """Read ``--name value`` for each of these names. A value has the type of the default. The default False makes a flag.
 
-    What has no name is in ``rest``, if that has a default.
+    Values without a name are in ``rest``, if ``rest`` has a default.
     """
     parser = argparse.ArgumentParser()
     if rest:

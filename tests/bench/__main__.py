@@ -1,4 +1,4 @@
-"""`make bench ARGS=metrics`: one benchmark, with options of its own. It prints tables."""
+"""`make bench ARGS=metrics` runs one benchmark with its options, and prints its tables."""
 
 import importlib
 import sys

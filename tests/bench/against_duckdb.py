@@ -1,6 +1,6 @@
-"""CPU of `run-once` beside that of DuckDB alone, which joins the same two Parquet files and streams them as Arrow.
+"""Compares the CPU time of `run-once` with DuckDB, which joins the same two Parquet files and streams them as Arrow.
 
-`make bench ARGS="against_duckdb 1000000x10 200000x100"`: each size is users x k. Both take turns, three times each.
+`make bench ARGS="against_duckdb 1000000x10 200000x100"`: each size is users x k. The programs take turns, three times each.
 """
 
 import os
@@ -25,9 +25,9 @@ for batch in duckdb.sql(query.format(*files)).to_arrow_reader(30_000):
 
 
 def main(args):
-    """Print one row a size."""
-    asked = parse_options(args, SIZES, root=ROOT)
-    rows = [_compared(size, asked.root.resolve()) for size in asked.rest]
+    """Print one row for each size."""
+    options = parse_options(args, SIZES, root=ROOT)
+    rows = [_compared(size, options.root.resolve()) for size in options.rest]
     show("CPU seconds, medians", ("size", "run-once", "DuckDB alone", "ratio"), rows)
 
 

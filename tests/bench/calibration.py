@@ -1,10 +1,10 @@
-"""False pages beside the stated rate, how soon a fault is seen, how soon it ends.
+"""Compares false pages with the stated rate, and measures how soon faults are found and end.
 
 `-m tests.bench calibration ends`.
 
-Runs of the worlds are judged one after another as a service would: what fires is counted and left
-out of the history, suspects are left out, one budget is shared by all segments, series and kinds of
-look. Columns are comparison x segment x series."""
+The benchmark judges the runs of simulated worlds one after the other, as the daemon does. Runs that
+fire are counted and left out of the history, and suspects are left out too. All segments, series
+and kinds of judgement share one budget. Columns are comparison x segment x series."""
 
 import itertools
 import os
@@ -37,6 +37,7 @@ from monitor.statistics.reference.season import (
     count_suspects,
     discount,
     no_evidence,
+    raise_to_median,
     update_evidence,
 )
 from monitor.statistics.reference.spread import PastAlerts
@@ -49,7 +50,7 @@ BINS = 40
 EDGES = np.linspace(-1.0, 1.0, BINS + 1)
 SCORES = (EDGES[1:] + EDGES[:-1]) / 2
 USUAL = np.diff(betainc(5.0, 1.8, (EDGES + 1) / 2))
-"""Mean 0.47, deviation 0.31, one user in ten below 0: close to extended tau of a retrained shop recommender."""
+"""Mean 0.47, deviation 0.31, one user in ten below 0. These are close to the extended tau of a retrained shop recommender."""
 SHOCK = 0.3
 """Moves the mean by 0.03 from run to run."""
 SERIES = (
@@ -66,31 +67,31 @@ SERIES = (
     "shared_list",
     "rise of the mean",
 )
-FIRST_SHARE, LAST_SHARE = 2, 10  # these and the ones between them are shares of users
+FIRST_SHARE, LAST_SHARE = 2, 10  # these series, and the series between them, are shares of users
 FAR = SERIES.index("share_below(-0.5)")
 OF_BOTH_ARMS = [SERIES.index(f"{name}_list") for name in ("identical", "alike", "interleaved")]
 OF_EARLIER_LISTS = [
     SERIES.index(name) for name in ("exposure_jump", "shifted_list", "unchanged_list")
 ]
-"""The run after a holiday is not judged by these, because it is compared with a holiday's lists."""
+"""These series do not judge the run after a holiday, because it is compared with a holiday's lists."""
 ITEMS, MOVING, LISTED = 100, 0.05, 0.1
-"""Each of so many items, of this share of the lists (`LISTED`), is lost or gained by a share (`MOVING`) of the users."""
+"""There are `ITEMS` items, each in the share `LISTED` of the lists. The share `MOVING` of the users loses or gains an item."""
 LIKE = {"shifted_list": 0.04, "alike_list": 0.02, "interleaved_list": 0.45}
-"""Mean shares of users with these traits in real lists, which vary with the shocks."""
+"""Mean shares of users with these traits in real lists. The shares vary with the shocks."""
 UNCHANGED = 0.002
-"""Share of users whose list a training leaves as it is, in clusters of twice their variance."""
+"""Share of users whose list a training does not change, in clusters of twice their variance."""
 ALIKE = 0.0005
-"""Mean share of users who happen to have the most common list, beside the one who always has it."""
+"""Mean share of users who happen to have the most common list, in addition to the one user who always has it."""
 IDENTICAL = 0.01
-"""Share of users with the same list in both arms; more on days on which the arms are alike."""
+"""Share of users with the same list in both arms. It is larger on days with similar arms."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
     """``copies`` independent comparisons of ``segments`` segments of ``users`` users each, for ``runs`` judged runs.
 
-    Scores lie in 40 bins over [-1, 1], as skewed as real ones; a shock common to all users, and a smaller one for each segment,
-    tilts their distribution from run to run.
+    Scores are in 40 bins over [-1, 1], and as skewed as real scores. In each run, a shock of all users and a smaller shock of
+    each segment tilt their distribution.
     """
 
     users: int
@@ -100,20 +101,20 @@ class World:
     copies: int = 50
     runs: int = 200
     collapsed: float = 0.0
-    """Share of users with popularity lists once ``onset`` runs have been judged, for ``lasts`` runs."""
+    """Share of users with popularity lists after ``onset`` judged runs, for ``lasts`` runs."""
     onset: int = 30
     lasts: int = 10_000
     identical: float = IDENTICAL
     moved: float = 0.0
-    """Tilt of everybody's scores from ``onset`` on, in shocks: the healthy level lies elsewhere after the fault."""
+    """Tilt of all scores from ``onset`` on, in shocks. The healthy level after the fault is another one."""
     weekend: float = 0.0
     """Share of users with popularity lists on the last two days of each week from ``onset`` on."""
     trained: float = 0.0
-    """The same on the first day of each week, from then on half of it the day after."""
+    """The same on the first day of each week, and half of it on the day after."""
     holiday: float = 0.0
-    """The same on three days in forty, which are left out as holidays are."""
+    """The same on three days in forty. These days are left out as holidays."""
     is_unpaired: bool = False
-    """Whether each user is served by one arm. Then the gaps between the arms are judged."""
+    """Whether one arm serves each user. Then the gaps between the arms are judged."""
 
 
 def draw(world, rng):
@@ -153,9 +154,9 @@ def draw(world, rng):
 
 
 def draw_unpaired(world, rng):
-    """Values and errors of an unpaired comparison, in the places of the series of a paired one.
+    """Values and errors of an unpaired comparison, in the columns of a paired comparison.
 
-    The self gap is in place of the mean, and the far gap in place of p05. Only the candidate is ill.
+    The self gap has the column of the mean, and the far gap has the column of p05. Only the candidate has the fault.
     """
     healthy = replace(world, collapsed=0.0, moved=0.0, weekend=0.0, trained=0.0, holiday=0.0)
     for (values, errors), of_baseline in zip(draw(world, rng), draw(healthy, rng), strict=True):
@@ -173,7 +174,8 @@ def is_holiday(run):
 def draw_rare(world, ill, was_ill, tilt, rng):
     """Users whose list has each trait, in the order of `SERIES`, (copies, segments, 6).
 
-    A share ``ill`` has one list for ever, and one that the baseline does not give. ``was_ill`` had it in the run before.
+    A share ``ill`` of the users always has the same list, which the baseline does not return. The share ``was_ill`` had this
+    list in the run before.
     """
     shape = (world.copies, world.segments)
     same = rng.binomial(world.users, ill, shape)
@@ -240,7 +242,7 @@ def percentile(counts, n):
 
 
 def _quantile(counts, rank):
-    """Score at a rank, users spread evenly within their bin."""
+    """Score at a rank. The users of a bin are spread evenly."""
     below = np.cumsum(counts, axis=-1)
     at = np.argmax(below >= rank[..., np.newaxis], axis=-1)[..., np.newaxis]
     inside = np.take_along_axis(counts, at, axis=-1)
@@ -254,12 +256,12 @@ Flags = npt.NDArray[np.bool_]
 T = TypeVar("T", Floats, Flags)
 
 STATED = 90.0
-"""Runs between false pages that are asked for."""
+"""The configured number of runs between false pages."""
 KEPT_RUNS = 63
-"""Nine weeks of days; a reference looks at 60."""
+"""Nine weeks. A reference uses 60 days."""
 KINDS = ("drop", "trend")
 SMALL = ("exposure_jump", "shifted_list", "alike_list", "interleaved_list", "rise of the mean")
-"""These have a small weight, and only one look, at single runs, is had at each of them."""
+"""These series have a small weight, and only single runs of them are judged."""
 LOOKS = {f"drop {name}": SMALL_WEIGHT if name in SMALL else 1.0 for name in SERIES} | {
     f"trend {name}": 1.0 for name in SERIES if name not in SMALL
 }
@@ -272,10 +274,10 @@ LOOKS_OF_UNPAIRED = {
 
 
 class Watch:
-    """What is stored between runs, the newest KEPT_RUNS of them, (runs, columns) each, and what fires, (kinds, columns).
+    """What is stored between runs: arrays (runs, columns) of the newest KEPT_RUNS runs, and what fires, (kinds, columns).
 
-    ``pending``: in breach in the last run; identical lists fire with the second such run. ``drifts`` are runs of a trend that
-    has fired; ``share`` is each column's share of the budget.
+    ``pending`` columns were in breach in the last run. Identical lists fire in the second such run. ``drifts`` are the runs of
+    a trend that has fired. ``share`` is each column's share of the budget.
     """
 
     def __init__(self, share, looks=LOOKS):
@@ -288,7 +290,7 @@ class Watch:
         self.pending = np.zeros(share.size, dtype=bool)
 
     def judge(self, now, errors, phases, columns):
-        """What fires after this run, (kinds, columns), of segments of so many ``columns``, `all` first in every copy."""
+        """What fires after this run, (kinds, columns). The segment `all` comes first in every copy."""
         suspects = np.arange(len(self.values), 0, -1)[:, np.newaxis] <= count_suspects(
             self.evidence, self.share
         )
@@ -319,9 +321,10 @@ class Watch:
         )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)
         z = z_of_p_value(p)
-        correlation = np.where(
-            is_counted & (always > 0), 0.0, correlate(reference.used_values, self.share)
-        )
+        own = np.where(is_counted & (always > 0), 0.0, correlate(reference.used_values, self.share))
+        # The segments of a copy are one group for each series.
+        copies = np.arange(now.size) // (columns * len(SERIES))
+        correlation = raise_to_median(own, copies * len(SERIES) + series)
         self.evidence = update_evidence(self.evidence, discount(z, correlation))
         is_drop = p <= self.share
         waits = (series == SERIES.index("identical_list")) & ~self.pending
@@ -341,7 +344,7 @@ class Watch:
         return self.firing
 
     def _keep(self, now, errors, z, columns):
-        """Take the run into the history; the evidence of a trend that fires starts anew."""
+        """Add the run to the history. The evidence of a trend that fires begins at zero again."""
         any_kind, trend = self.firing[0] | self.firing[1], self.firing[1]
         alarmed = spread_over_segments((any_kind | self.pending)[np.newaxis], columns)[0]
         drifts = np.arange(len(self.values), -1, -1)[:, np.newaxis] < count_suspects(
@@ -361,7 +364,7 @@ class Watch:
 
 
 def spread_over_segments(flags, columns):
-    """Each run's flag, (runs, m), in all series of the segment, and one of `all` in all segments."""
+    """Extend each run's flag, (runs, m), to all series of the segment. A flag of `all` counts for all segments."""
     copies = flags.shape[1] // (columns * len(SERIES))
     by_segment = np.asarray(flags.reshape(len(flags), copies, columns, len(SERIES)).any(axis=-1))
     return np.repeat(by_segment | by_segment[..., :1], len(SERIES), axis=-1).reshape(flags.shape)
@@ -372,7 +375,7 @@ def _append(past, now):
 
 
 def shares(world, stated, looks):
-    """Each column's share of the budget; the look at a series weighs the same for each kind."""
+    """Each column's share of the budget. All kinds of judgement of a series have the same weight."""
     names = (
         [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
     )
@@ -405,7 +408,7 @@ def watch(world, rng, stated=STATED):
 def count_pages(world):
     """Pages of each copy of a healthy world.
 
-    What fires on after a page in the run before belongs to that page.
+    If an alert also fired in the run before, it belongs to the page of that run.
     """
     return count_begun(looks_of(world, np.random.default_rng(1)))
 
@@ -422,9 +425,10 @@ def count_begun(fires):
 
 
 def bound(pages):
-    """Upper 95 % bound of the mean number of pages of all copies together, of which these were seen.
+    """Upper 95 % bound of the mean number of pages of all copies together.
 
-    The larger one of Garwood's (1936), as if pages came alone, and Student's over the copies, as they come in clusters.
+    This is the larger one of two bounds: Garwood's (1936), which assumes independent pages, and Student's over the copies,
+    because pages come in clusters.
     """
     seen = float(pages.sum())
     alone = float(chdtri(2 * (seen + 1), 0.05) / 2)
@@ -435,9 +439,9 @@ def bound(pages):
 
 
 def calibrate():
-    """10,000 runs a setting or more, in 36 worlds of shocks, 10 of patterns, and 18 of unpaired comparisons.
+    """At least 10,000 runs for each setting: 36 worlds with shocks, 10 with patterns, and 18 with unpaired comparisons.
 
-    Above 1 the promise would not be kept.
+    The stated rate is too low if a figure is above 1.
     """
     unpaired = {
         f"unpaired, {name}": replace(world, is_unpaired=True)
@@ -456,7 +460,7 @@ def calibrate():
 
 
 def show_pages(title, columns, settings, worlds, count, *more):
-    """Count the pages of each world, which takes up to an hour, beside those that are allowed."""
+    """Compare the pages of each world with the allowed number. This takes up to an hour."""
     rows = []
     with ProcessPoolExecutor(int(os.environ.get("BENCH_PROCESSES", "0")) or None) as pool:
         found = pool.map(count, worlds, *more)
@@ -470,7 +474,7 @@ def show_pages(title, columns, settings, worlds, count, *more):
 
 
 def measure_power():
-    """Runs from the fault to its page, median over comparisons and the share of them paged within 30 runs."""
+    """Runs from the fault to its page: the median over comparisons, and the share of comparisons with a page within 30 runs."""
     rows = []
     for collapsed, users in itertools.product((0.005, 0.01, 0.02, 0.05, 0.1), (500, 1500, 20000)):
         world = World(users=users, collapsed=collapsed, onset=30, runs=60, copies=100)
@@ -480,7 +484,10 @@ def measure_power():
 
 
 def measure_ends():
-    """Runs from healing, or from the fault on where it stays, to the end of the last alert, and the share ended in time."""
+    """Runs from the end of the fault to the end of the last alert, and the share of alerts that ended in time.
+
+    If the fault stays, the runs are counted from its start.
+    """
     columns = (
         "collapsed|users|shocks|healed|within 3|healed elsewhere|within 3|within 14|stays|within 17"
     )
@@ -503,9 +510,9 @@ def measure_ends():
 
 
 def find_ends(world, after):
-    """Number, from 1, of the first run that ends without an alert, counted from so many runs ``after`` the onset on.
+    """Number, from 1, of the first run that ends without an alert. The count begins ``after`` runs after the onset.
 
-    Of the copies in which the fault was paged at all.
+    Only copies with a page about the fault count.
     """
     looks = looks_of(world, np.random.default_rng(1))
     seen = looks[world.onset : world.onset + 10].any(axis=0)
@@ -514,9 +521,9 @@ def find_ends(world, after):
 
 
 def find_delays(world):
-    """Runs to the first page, (copies,), by each series, by all of them, and by three deviations of the healthy means.
+    """Runs to the first page, (copies,): by each series, by all series, and by three deviations of the healthy means.
 
-    As in a comparison of several segments, `all` spends half of the budget.
+    As in a comparison of several segments, `all` has half of the budget.
     """
     looks = list(watch(world, np.random.default_rng(1), STATED / SHARE_OF_ALL))
     fired = np.array([np.any(each, axis=0)[:, 0] for each, _ in looks[world.onset :]])
@@ -529,7 +536,7 @@ def find_delays(world):
 def first(fired):
     """Number, from 1, of the first run that fired, (copies,), of (runs, copies).
 
-    One more than there are where none did.
+    If none fired, it is the number of runs plus 1.
     """
     return np.where(fired.any(axis=0), fired.argmax(axis=0) + 1, len(fired) + 1)
 
@@ -544,7 +551,7 @@ SHOCKS = {
     "autocorrelation 0.3": World(users=0, correlation=0.3),
     "autocorrelation 0.6": World(
         users=0, correlation=0.6, copies=200
-    ),  # pages come in clusters: four times the runs
+    ),  # pages come in clusters, so four times as many runs are needed
     "weekly season": World(users=0, is_weekly=True),
 }
 PATTERNS = {
@@ -568,14 +575,14 @@ SUGGESTED_SERIES = 4
 def count_pages_of_suggested(world, history, seed=2):
     """Pages in the held-back runs of each of ``copies`` healthy comparisons, with thresholds from its own history.
 
-    What is in breach after a run in breach belongs to its page.
+    A run in breach after another run in breach belongs to the same page.
     """
     drawn = draw(
         replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)
     )
     values, errors = map(np.array, zip(*drawn, strict=True))
     values, errors = values[..., :SUGGESTED_SERIES], errors[..., :SUGGESTED_SERIES]
-    values[..., FIRST_SHARE:] *= -1  # shares of users become worse when they rise
+    values[..., FIRST_SHARE:] *= -1  # a higher share of users is worse
     share = shares(world, STATED, dict.fromkeys(SERIES[:SUGGESTED_SERIES], 1.0))
     share = share.reshape(world.copies, -1, len(SERIES))[..., :SUGGESTED_SERIES].ravel()
     past = values[:history].reshape(history, -1), errors[:history].reshape(history, -1)
@@ -591,7 +598,7 @@ def count_pages_of_suggested(world, history, seed=2):
 
 
 def check_suggested():
-    """10,000 held-back runs a setting; at most 1 in the last column where the promise is kept."""
+    """10,000 held-back runs for each setting. The stated rate holds if the last column is at most 1."""
     settings = list(itertools.product(HISTORIES, (25, 500, 5000), (1, 8, 40), SHOCKS))
     worlds = [
         replace(

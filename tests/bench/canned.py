@@ -1,4 +1,4 @@
-"""A recommender in a process of its own, which answers from memory."""
+"""A recommender in a separate process. It answers from memory."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from zlib import crc32
 
 
 class Lists(asyncio.Protocol):
-    """Ten items for each user, some the same in both arms. No answer below ``/hanging``."""
+    """Returns ten items for each user, some of them in both arms. Does not answer below ``/hanging``."""
 
     answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
 
@@ -51,7 +51,7 @@ def _serve(port):
 
 @contextmanager
 def canned_server():
-    """Its address."""
+    """Run the recommender. Yields its address."""
     ours, theirs = multiprocessing.Pipe()
     spawning = multiprocessing.get_context("spawn")
     process = spawning.Process(target=_serve, args=(theirs,), daemon=True)

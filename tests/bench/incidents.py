@@ -1,22 +1,24 @@
-"""What on-call gets of generated incidents, and whether it is right: ``make bench ARGS="incidents --count 200 --seed 1"``.
+"""Are the messages about generated incidents right? ``make bench ARGS="incidents --count 200 --seed 1"``.
 
-Incidents of the kinds of `faults`, `PER_SHOP` in each of many shops that differ in users, items, k and pace, of random
-shares, segments, arms and days. Each lasts `BAD` days after a healthy week or two, and ends. Every day is run and judged by the
-default rules and delivered from the outbox by the code that the daemon runs; only its schedule is left out, since the clock is
-set. Four receivers send to fakes on loopback that take what their services document and nothing else; reminders are off.
+The benchmark plants faults of all kinds of `faults`: `PER_SHOP` faults in each of many shops. The shops differ in users, items,
+k and pace. The shares, segments, arms and days of faults are random. Each fault begins after one or two healthy weeks, and
+lasts `BAD` days. The code of the daemon runs every day, judges it by the default rules, and delivers from the outbox. Only the
+schedule is missing, because the benchmark sets the clock. Four receivers send to fakes on loopback. The fakes accept only what
+their services document. Reminders are off.
 
-An incident is told rightly when the first message of every receiver, read by itself as a person would read it, names
+An incident is right if the first message of every receiver names these facts:
 
-- the kind: of a slow loss one list for many users, which it is on the day on which it is first seen; of a category that is gone
-  items that are; of a broken model, in one segment or everywhere, other items, many more than usual;
-- the segment in which it was planted, or no segment where it was planted in none;
-- how many users have it: off by at most `OFF` of all users or `OFF_OF_IT` of those who have it, whichever is more. Who would
-  have had one of the items has it where items are gone. A share of the users with the same first three items, who alone can
-  be counted, is taken for the share of all users;
-- the arm, or both,
+- the kind. For a slow loss this is one list for many users, which is the state on the first day with a message. For a missing
+  category it is missing items. For a broken model it is many more new items than usual;
+- the segment in which the fault was planted, or no segment if it was planted in all users;
+- how many users are affected, with an error of at most `OFF` of all users or `OFF_OF_IT` of the affected users, whichever is
+  more. If items are missing, the users who would have had one of the items are affected. If a message counts only users with
+  the same first three items, their share is used as the share of all users;
+- the arm, or both arms.
 
-and when each receiver is paged at most `MOST_PAGES` times before the end, the webhook by messages of at most `MOST_BYTES`. What
-is never paged, or names no cause, is wrong. Ends and the sizes of other messages are shown, and not judged.
+In addition, each receiver is paged at most `MOST_PAGES` times before the end, and a message of the webhook has at most
+`MOST_BYTES` bytes. An incident without a page or without a cause is wrong. Messages about ends and the sizes of other messages
+are shown, but not judged.
 """
 
 import logging
@@ -51,7 +53,7 @@ from servers.webhook import Collector, serve
 from service.stepped_daemon import START, SteppedClock
 
 HEALTHY, BAD, HEALED = (8, 15), 8, 3
-"""Days before a fault, from and to; days that it lasts, and days that are looked at after it."""
+"""The range of days before a fault, the days that it lasts, and the days after it that are examined."""
 PER_SHOP = 8
 MOST_PAGES, MOST_BYTES = 2, 16_000
 OFF, OFF_OF_IT = 0.1, 0.2
@@ -98,10 +100,10 @@ _WORDS = {
     "top reordered": "get the same first three items|reversed the first three items",
     "reordered": "get the same items",
 }
-"""By what a reader knows what is told."""
+"""The pattern by which a reader recognizes each kind."""
 KINDS = {
-    Kind(kind): told
-    for kind, told in yaml.safe_load("""
+    Kind(kind): named
+    for kind, named in yaml.safe_load("""
         one shared list: shared list
         slow loss: shared list
         lists of the other arm: other arm's lists
@@ -125,10 +127,10 @@ KINDS = {
         missing users: no list
     """).items()
 }
-"""What is to be told of each kind."""
+"""The kind that messages must name for each planted kind."""
 _ARMS = "(?P<arms>baseline and candidate|baseline|candidate)"
 _SENTENCES = (
-    # The cause, and where none is given the reason of an alert.
+    # The cause. Without a cause, the reason of an alert.
     re.compile(
         r"(?P<users>[0-9,]+) of [0-9,]+ users \([0-9.]+ %\)"
         r"(?:, (?:most of them|exactly the users) in (?P<segment>.+?),)? "
@@ -143,20 +145,23 @@ _SENTENCES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """What a message tells its reader of a fault."""
+    """What a message says about a fault."""
 
     kind: str
     segment: str
     users: int
     arms: str
-    counted: int | None = None  # of how many users these are a share, if only they can be counted
+    counted: int | None = None  # the number of users that can be counted, if not all users can
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """What one receiver got of a fault: what the first message tells, what is wrong, pages, whether they ended, and bytes."""
+    """What one receiver got about a fault.
 
-    told: Read | None
+    ``message_read`` is what the first message says, and ``wrong`` names what is wrong in it. ``pages`` counts wake-ups.
+    """
+
+    message_read: Read | None
     wrong: Sequence[str]
     pages: int
     is_ended: bool
@@ -165,7 +170,10 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """A fault, of how many ``users`` on the ``day`` of it on which it was first told, the first mail, and all by receiver."""
+    """A fault, and the messages about it.
+
+    ``day`` is the day of the first message, and ``users`` is the number of affected users on this day.
+    """
 
     fault: Fault
     shop: Shop
@@ -180,14 +188,17 @@ class Incident:
 
     @property
     def kind(self):
-        """What is told by all receivers."""
-        kinds = {each.told.kind if each.told else "no cause" for each in self.received.values()}
+        """The kind that all receivers name."""
+        kinds = {
+            each.message_read.kind if each.message_read else "no cause"
+            for each in self.received.values()
+        }
         return kinds.pop() if len(kinds) == 1 else "not the same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fakes:
-    """Services that messages are sent to."""
+    """Fake services that get the messages."""
 
     webhook: Collector
     slack: FakeSlack
@@ -195,23 +206,23 @@ class Fakes:
     mail: smtp.MailServer
 
     def entries(self):
-        """The configuration's ``receivers``."""
+        """The key ``receivers`` of the configuration."""
         return RECEIVED.format(fakes=self, key=KEY)
 
     def take(self):
-        """What was sent since they were last asked."""
+        """The messages since the last call."""
         hooks = (self.webhook, self.slack.collector, self.pagerduty.collector)
-        heard = [read_body(request.body) for hook in hooks for request in hook.requests]
-        heard += [read_mail(mail.content) for mail in self.mail.mails]
+        messages = [read_body(request.body) for hook in hooks for request in hook.requests]
+        messages += [read_mail(mail.content) for mail in self.mail.mails]
         for hook in hooks:
             hook.requests.clear()
         self.mail.mails.clear()
-        return heard
+        return messages
 
 
 @contextmanager
 def serving(certificate):
-    """Fakes that listen until the block ends."""
+    """Fakes that listen until the end of the block."""
     with ExitStack() as stack:
         hook, slack, pager = (stack.enter_context(contextmanager(serve)()) for _ in range(3))
         mail = stack.enter_context(contextmanager(smtp.serve)(certificate))
@@ -223,7 +234,7 @@ def serving(certificate):
 
 
 def observe(faults, shop):
-    """What receivers are sent about each of these faults, which all begin on one day, and end."""
+    """What receivers get about each of these faults. All faults begin and end on the same days."""
     with tempfile.TemporaryDirectory() as place:
         certificate, past, begins = self_signed(Path(place)), Path(place) / "past", faults[0].begins
         _pass_days(past, faults[0], shop, range(begins), None)
@@ -242,7 +253,7 @@ def observe(faults, shop):
 
 
 def _pass_days(folder, fault, shop, days, fakes):
-    """Run each day, and deliver what it found; all messages that came of it."""
+    """Run and deliver each day. Yields all messages of each day."""
     sent = []
     clock = SteppedClock(START + days[0] * _DAY)
     with open_one_shot(write_world(folder, fault, shop, days, fakes), reconciles=True) as opened:
@@ -257,13 +268,13 @@ def _pass_days(folder, fault, shop, days, fakes):
 
 
 def write_world(folder, fault, shop, days, fakes):
-    """The lists of these days, and the configuration over them."""
+    """Write the lists of these days, and a configuration that reads them."""
     for arm in Arm:
         (folder / arm).mkdir(parents=True)
         for day in days:
             name = f"{START + day * _DAY:%Y-%m-%d}.parquet"
             write_lists(folder / arm / name, fault.lists(shop, arm, day))
-    # Those of the baseline would leave out whom it gives no list.
+    # The baseline's own users would leave out users without a list.
     pq.write_table(pa.table({"user_id": shop.names, **shop.values}), folder / "users.parquet")
     path = folder / "rankwatch.yaml"
     path.write_text(CONFIG.format(folder=folder, k=shop.k) + (fakes.entries() if fakes else ""))
@@ -271,7 +282,7 @@ def write_world(folder, fault, shop, days, fakes):
 
 
 def judge(fault, shop, sent):
-    """What is right and wrong about its messages."""
+    """Find out what is right and wrong about the messages."""
     found = {name: [each for each in sent if each[1].receiver == name] for name in RECEIVERS}
     day = min((day for day, _ in sent), default=fault.begins)
     return Incident(
@@ -286,10 +297,12 @@ def judge(fault, shop, sent):
 
 def _judge_receiver(fault, shop, found):
     if not found:
-        return Received(told=None, wrong=[*WHAT, "pages"], pages=0, is_ended=False, most_bytes=0)
+        return Received(
+            message_read=None, wrong=[*WHAT, "pages"], pages=0, is_ended=False, most_bytes=0
+        )
     day, first = found[0]
-    told = read(first.text)
-    wrong = find_wrong(fault, shop, told, day)
+    message_read = read(first.text)
+    wrong = find_wrong(fault, shop, message_read, day)
     pages = len({each.page or f"{day}{each.text}" for day, each in found if not each.is_end})
     if not 1 <= pages <= MOST_PAGES:
         wrong.append("pages")
@@ -297,13 +310,19 @@ def _judge_receiver(fault, shop, found):
     if first.receiver == "webhook" and most > MOST_BYTES:
         wrong.append("size")
     ends = sum(each.is_end for _, each in found)
-    # PagerDuty has an alert to resolve for each page.
+    # PagerDuty must resolve an alert for each page.
     wanted = pages if first.receiver == "pagerduty" else 1
-    return Received(told=told, wrong=wrong, pages=pages, is_ended=ends == wanted, most_bytes=most)
+    return Received(
+        message_read=message_read,
+        wrong=wrong,
+        pages=pages,
+        is_ended=ends == wanted,
+        most_bytes=most,
+    )
 
 
 def read(text):
-    """What a person takes from a text; None where no cause is named."""
+    """What a person reads in a text. None if the text names no cause."""
     for sentence in _SENTENCES:
         for found in sentence.finditer(text):
             kind = next(
@@ -327,7 +346,7 @@ def _parse_count(text):
 
 
 def find_wrong(fault, shop, found, day):
-    """What is told wrongly of the fault as it is on that day."""
+    """Which facts of the message are wrong for the fault on this day."""
     if found is None:
         return [*WHAT]
     truth = fault.count_harmed(shop, day)
@@ -344,7 +363,7 @@ def find_wrong(fault, shop, found, day):
 
 
 def generate(count, seed):
-    """So many faults, the kinds in turn, and the shops that they are planted in."""
+    """Yield ``count`` faults in shops. The kinds of faults take turns."""
     kinds = list(Kind)
     for first in range(0, count, PER_SHOP):
         begins = int(np.random.default_rng((seed, first)).integers(*HEALTHY))
@@ -361,23 +380,23 @@ def generate(count, seed):
 
 
 def main(args):
-    """Print what is wrong, what was told of each kind, and what each receiver got.
+    """Print what is wrong, the kinds that messages name, and what each receiver got.
 
-    Exit code 1 below `RIGHT`.
+    The exit code is 1 if the share of right incidents is below `RIGHT`.
     """
-    asked = parse_options(args, count=200, seed=0)
+    options = parse_options(args, count=200, seed=0)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     found = []
-    for shop, faults in generate(asked.count, asked.seed):
+    for shop, faults in generate(options.count, options.seed):
         for each in observe(faults, shop):
             found.append(each)
             if not each.is_right:
                 sys.stdout.write(_describe(each))
     confusion = Counter((each.fault.kind, each.kind) for each in found)
     kinds = dict.fromkeys([*KINDS.values(), *(each.kind for each in found)])
-    rows = [[kind, *(confusion[kind, told] or "" for told in kinds)] for kind in Kind]
-    show("What was told of each kind", ("planted", *kinds), rows)
-    columns = ("receiver", "right", *WHAT, "most pages", "ends told", "most bytes")
+    rows = [[kind, *(confusion[kind, named] or "" for named in kinds)] for kind in Kind]
+    show("The kind that messages name for each planted kind", ("planted", *kinds), rows)
+    columns = ("receiver", "right", *WHAT, "most pages", "ends", "most bytes")
     by_receiver = {name: [each.received[name] for each in found] for name in RECEIVERS}
     show("What each receiver got", columns, map(_row, by_receiver, by_receiver.values()))
     right = sum(each.is_right for each in found)

@@ -1,7 +1,7 @@
-"""Kills of a daemon whose receivers refuse, cut after reading or answer slowly: `make bench ARGS="kills --kills 100"`.
+"""Kills daemons whose receivers refuse messages, close connections or answer slowly: `make bench ARGS="kills --kills 100"`.
 
-Each database gets so many kills, in worlds of ten. It ends with 1 if a slot was run twice, a run is half stored, a
-transition is lost, or a message that may have arrived was followed by another one under another key.
+There are ``--kills`` kills for each database, ten in each world. The exit code is 1 if a slot was run twice, a run is
+incomplete, a transition is lost, or if a message that may have arrived was sent again under another key.
 """
 
 import sys
@@ -20,15 +20,17 @@ IN_A_WORLD = 10
 
 
 def main(arguments):
-    """Print a row a database."""
-    given = parse_options(arguments, kills=100, seed=0)
-    seeds = range(given.seed, given.seed + -(-given.kills // IN_A_WORLD))
+    """Print a row for each database."""
+    options = parse_options(arguments, kills=100, seed=0)
+    seeds = range(options.seed, options.seed + -(-options.kills // IN_A_WORLD))
 
     def play(database, seed):
         with tempfile.TemporaryDirectory() as folder:
             sqlite = nullcontext(f"sqlite:///{folder}/rankwatch.db")
             with sqlite if database == "SQLite" else server.database() as url:
-                return play_storm(url, Path(folder), kills=min(IN_A_WORLD, given.kills), seed=seed)
+                return play_storm(
+                    url, Path(folder), kills=min(IN_A_WORLD, options.kills), seed=seed
+                )
 
     with running_postgres() as server, ThreadPoolExecutor(2) as pool:
         damages = {

@@ -1,9 +1,9 @@
 """Many comparisons in one daemon: how many slots ran, how late and at what CPU, and what a scrape takes.
 
-`make bench ARGS="many --seconds 300 10 200 200+12"`: with 10, with 200, and with 200 beside 12 whose sources never answer.
-The daemon is a process of its own, of the checkout at ``--root``, so that two can be compared. Lists come by HTTP from a
-process that keeps them in memory. The first two rounds of slots are not counted, nor are the hanging ones but for their CPU.
-Beside a run stands what aiohttp alone needs for the requests of one run: each user's list of both arms.
+`make bench ARGS="many --seconds 300 10 200 200+12"`: 10 comparisons, 200, and 200 together with 12 whose sources never answer.
+The daemon is a separate process with the code of ``--root``, so that two checkouts can be compared. Lists come by HTTP from a
+process that has them in memory. The first two rounds of slots are not counted. Comparisons that hang count only for the CPU
+time. The table also has the CPU time that aiohttp alone needs for the requests of one run: each user's list of both arms.
 """
 
 import gzip
@@ -94,7 +94,7 @@ class Plan:
     segments: int = 0
 
     def write(self, folder, address):
-        """The configuration and its users."""
+        """Write the configuration and its users."""
         countries = max(1, self.segments)
         rows = (f"user-{number:05},country-{number % countries}\n" for number in range(self.users))
         (folder / "users.csv").write_text("user_id,country\n" + "".join(rows))
@@ -116,35 +116,38 @@ class Plan:
 
 
 def main(arguments):
-    """Print one row a number of comparisons."""
+    """Print one row for each number of comparisons."""
     numbers = ("10", "100", "200", "400", "200+12")
-    given = parse_options(
+    options = parse_options(
         arguments, numbers, root=ROOT, users=200, every=30, seconds=300, spread=False
     )
     rows = []
     with canned_server() as address:
-        for one in given.rest:
+        for one in options.rest:
             healthy, _, hanging = one.partition("+")
             plan = Plan(
-                root=given.root.resolve(),
+                root=options.root.resolve(),
                 healthy=int(healthy),
                 hanging=int(hanging or 0),
-                users=given.users,
-                every=given.every,
-                seconds=-(-given.seconds // given.every) * given.every,
-                is_spread=given.spread,
+                users=options.users,
+                every=options.every,
+                seconds=-(-options.seconds // options.every) * options.every,
+                is_spread=options.spread,
             )
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
                 with serving(plan, folder, address) as (daemon, url):
                     alone_ms = _measure_requests_alone(address, plan.users)
                     rows.append((one, *_watched(plan, daemon, url, folder / "many.db", alone_ms)))
-    show(f"{given.users} users, every {given.every} s, {given.root}", COLUMNS, rows)
+    show(f"{options.users} users, every {options.every} s, {options.root}", COLUMNS, rows)
 
 
 @contextmanager
 def serving(plan, folder, address, *watched):
-    """The plan's daemon, begun by the program ``watched`` with its arguments if there is one, and the daemon's address."""
+    """Run the daemon of the plan. Yields the process and its address.
+
+    ``watched`` is a program with arguments that starts the daemon. The default is rankwatch itself.
+    """
     config, log = plan.write(folder, address), folder / "log"
     call = ["-c", *watched] if watched else ["-m", "monitor"]
     with log.open("wb") as written:
@@ -185,7 +188,7 @@ def _watched(plan, daemon, url, database, alone_ms):
         scrapes.append(_scraped(url))
         time.sleep(max(0.0, min(first + plan.seconds, first + 15 * len(scrapes)) - time.time()))
     used_s, resident_mb = _cpu_s(daemon.pid) - used_s, _resident_mb(daemon.pid)
-    # What fell due at the end may still end, but no later than the next slot.
+    # Runs that were due at the end may still end, but no later than the next slot.
     time.sleep(plan.every)
     lags = _lags(database, first, first + plan.seconds)
     slots, ran = plan.healthy * plan.seconds // plan.every, lags.size
@@ -234,7 +237,7 @@ def _family(pid):
 
 
 def _cpu_s(pid):
-    """Of the process and its children, those that have ended too."""
+    """CPU time of the process and its children, including children that have ended."""
     stats = [
         Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split() for one in _family(pid)
     ]
@@ -247,7 +250,7 @@ def _resident_mb(pid):
 
 
 def _lags(database, start, end):
-    """Seconds from slot to start of the healthy comparisons' ok runs whose slots lie between the two times."""
+    """Seconds from slot to start, for the ok runs of healthy comparisons with slots between the two times."""
     query = "SELECT slot, started_at FROM runs WHERE status = 'ok' AND comparison LIKE 'healthy-%'"
     connection = sqlite3.connect(database)
     rows = [tuple(map(_seconds, row)) for row in connection.execute(query)]

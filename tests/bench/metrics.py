@@ -1,7 +1,7 @@
-"""Pairs a second on one core: {extended tau, RBO} and all pairwise measures, by both engines, beside what others offer.
+"""Pairs per second on one core: {extended tau, RBO} and all pairwise metrics, by both engines and by other packages.
 
-Others are measured on even lists only: some are wrong on uneven ones. Then: two threads, ids that are text, from Arrow tables
-to a frame of scores, on one core and on two, and the memory that ten million pairs take.
+Other packages are measured on even lists only, because some are wrong for uneven lists. The benchmark also measures two
+threads, text ids, the way from Arrow tables to a frame of scores on one and two cores, and the memory for ten million pairs.
 """
 
 import json
@@ -42,12 +42,12 @@ CASES = (
     (100, 50_000, 2_000, 50),
     (1000, 1_000, 50, 5),
 )
-"""k, pairs for two measures, for all measures, for the others."""
+"""k, and the pairs for two metrics, for all metrics, and for other packages."""
 TEXT_PAIRS, MEMORY_PAIRS = 1_000_000, 10_000_000
 
 
 def main(_):
-    """Measure in processes of their own, held to one thread from their start."""
+    """Measure in separate processes, which use one thread from their start."""
     rows = [row for what in ("threads", "speed", "memory") for row in _run_apart(what)]
     show("Medians", ("what", "rankwatch", "instead", "theirs", "ratio", "unit"), map(_shown, rows))
 
@@ -127,7 +127,7 @@ def _measure_others(lists):
 
 
 def _measure_text(cores):
-    """Strings from Arrow: coded and scored against scored alone, and all of `compare_many` against integers from Arrow."""
+    """Text ids from Arrow: coding and scoring compared with scoring alone, and `compare_many` compared with integer ids."""
     batch = draw(TEXT_PAIRS, 10, ragged=False)
     os.environ[ENGINE_VARIABLE] = Engine.NUMBA
     arms = (batch.baseline, batch.candidate)
@@ -181,7 +181,7 @@ def _measure_memory():
 
 
 def draw(n, k, *, ragged):
-    """Candidates that keep about half of the baseline's items, elsewhere in the list."""
+    """Candidates that have about half of the baseline's items, at other places."""
     rng = np.random.default_rng(7)
     start = rng.integers(0, CATALOGUE, (n, 1))
     stride = CATALOGUE // (2 * k)
@@ -206,7 +206,7 @@ def draw(n, k, *, ragged):
 
 
 def by_pandas(a, b):
-    """The recipe of the literature: a user's ranks in a frame, absent ones last, tau-b of it, scaled, and RBO by sets."""
+    """The recipe of the literature: a user's ranks in a frame with absent items last, their scaled tau-b, and RBO by sets."""
     k = len(a)
     frame = pd.DataFrame(
         {"a": pd.Series(range(k), index=a), "b": pd.Series(range(k), index=b)}
@@ -229,14 +229,14 @@ def _rbo_by_sets(a, b):
 
 
 def _padded_ranks(a, b):
-    """Both lists' ranks of a universe of 2 k members, absent ones tied last."""
+    """Both lists' ranks of a universe of 2 k items. Absent items are tied last."""
     universe = [*dict.fromkeys([*a, *b])]
     absent = [len(a)] * (2 * len(a) - len(universe))
     return [np.array([*ranks, *absent], dtype=np.float64) for ranks in places(universe, a, b)]
 
 
 def _check(batch, lists):
-    """Speed counts only for the right numbers."""
+    """Check the numbers, because speed counts only for right numbers."""
     expected = np.array([by_pandas(a, b) for a, b in lists]).T
     for engine in (Engine.NUMBA, Engine.NUMPY):
         os.environ[ENGINE_VARIABLE] = engine
@@ -246,7 +246,7 @@ def _check(batch, lists):
 
 
 def _medians(*works):
-    """Pairs a second of each, taking turns, so that a busy machine slows all alike.
+    """Pairs per second of each package. They take turns, so that a busy machine slows all of them down.
 
     The first turn only warms up.
     """

@@ -1,4 +1,4 @@
-"""How often the interval of an outcome lacks the truth in any of 60 daily looks. `make bench ARGS=outcomes`.
+"""How often the interval of an outcome misses the true difference on any of 60 days. `make bench ARGS=outcomes`.
 
 Each world draws the outcomes of all users and days, (users, days), and the day on which each user comes first.
 """
@@ -46,7 +46,7 @@ def heavy(rng, users):
 
 
 def equal(rng, users):
-    """All users are alike, so a look repeats earlier looks as little as possible."""
+    """All users are alike, so the interval of a day depends as little as possible on earlier days."""
     return _clicks(rng, users, np.ones((users, 1)))
 
 
@@ -58,7 +58,7 @@ def burst(rng, users):
 
 
 def growing(rng, users):
-    """As `equal`, with 10 % more clicks every day: the variance grows faster than the clock."""
+    """As `equal`, with 10 % more clicks every day. So the variance grows faster than time."""
     return _clicks(rng, users, np.ones((users, 1)) * 1.1 ** np.arange(DAYS))
 
 
@@ -82,9 +82,9 @@ WORLDS = {
 
 
 def look(rng, world, users, *, share=0.5, with_before=True):
-    """One test: for each day whether the interval lacks the truth, whether 1.96 errors do, and its width in errors.
+    """One test: for each day, whether the interval misses the truth, whether 1.96 errors do, and its width in errors.
 
-    The outcome of before is that of the world's last half, in another order of the days.
+    The outcome of before is that of the second half of the world, with the days in another order.
     """
     is_candidate = rng.random(users) < 1 - share
     daily = WORLDS[world](rng, users)
@@ -110,7 +110,7 @@ def look(rng, world, users, *, share=0.5, with_before=True):
 
 
 def moments_of_days(daily, before, has_come):
-    """The `Moments` of the users that have come, for each day. Who has not come has no outcome yet."""
+    """The `Moments` of the users that have come, for each day. Other users have no outcome yet."""
     present = np.cumsum(daily, axis=1)
     n = np.maximum(has_come.sum(axis=0), 2)  # no warning on a day without users
     now, then = present.sum(axis=0) / n, before @ has_come / n
@@ -129,9 +129,9 @@ def moments_of_days(daily, before, has_come):
 
 
 def prefer_wrongly(rng, users, rate, comes_later):
-    """Whether a log of interleaved lists ever shows a preference that users do not have, in 60 daily looks.
+    """Whether a log of interleaved lists shows a preference that users do not have on any of 60 days.
 
-    The preference of a user may change from day to day, because the clicks are added up.
+    The preference of a user may change from day to day, because clicks are added up.
     """
     clicks = rng.poisson(rate, (2, users, DAYS))
     if comes_later:

@@ -1,11 +1,12 @@
-"""How long each page takes and what it weighs over a database of 60 days: `make bench ARGS=pages`, on SQLite and PostgreSQL.
+"""How long each page takes and how large it is, with a database of 60 days: `make bench ARGS=pages`, on SQLite and PostgreSQL.
 
-``pages --days 3 --users 20000`` is a small one; asked are 150 ms and 300 kB a page. Times are those of requests over
-loopback to a server of the pages, one after the other; CPU is that of server and client, which share a process.
+``pages --days 3 --users 20000`` uses a small database. The goals are 150 ms and 300 kB for each page. Times are those of
+requests over loopback, one after the other. CPU time includes server and client, which share a process.
 
-The newest run of each comparison is stored as a run stores it, that of `wide` with 200 segments and all users; those every
-quarter of an hour before are copies, with other means, of what pages read of many runs, and those of the last day of `wide` are
-whole. Every run of `wide` has the scores of 200 users, the newest ones those of all.
+The newest run of each comparison is stored as a run stores it. `wide` has 200 segments and all users. The earlier runs, one
+every quarter of an hour, are copies with other means. They have only the rows that pages read for many runs. The runs of the
+last day of `wide` are complete. Every run of `wide` has the scores of 200 users, and the newest runs have the scores of all
+users.
 """
 
 import gc
@@ -47,27 +48,27 @@ SEGMENTS = ("all", *(f"country=c{number}" for number in range(199)))
 STATES = (State.FIRING, State.QUIET)
 A_DAY = 96
 SPELL = 16
-"""In how many runs an alert begins or ends."""
+"""The number of runs in which an alert begins or ends."""
 WHOLE = 4
 """Earlier runs of `wide` with scores of all users."""
 KEPT = 200
-"""Users of whom every run has scores; the newest has those of all."""
+"""The users with scores in every run. The newest run has the scores of all users."""
 
 
-def fill(store, given):
-    """The newest runs as runs store them, and all before as copies."""
-    for number, name in enumerate(names_of(given.comparisons)):
+def fill(store, options):
+    """Store the newest runs as runs store them, and all earlier runs as copies."""
+    for number, name in enumerate(names_of(options.comparisons)):
         _store_newest(
-            store, name, SEGMENTS if not number else ("all",), given.users if not number else 100
+            store, name, SEGMENTS if not number else ("all",), options.users if not number else 100
         )
     ensure_partitions(
         store.database,
-        [(factories.SLOT - timedelta(days=day)).date() for day in range(given.days + 1)],
+        [(factories.SLOT - timedelta(days=day)).date() for day in range(options.days + 1)],
     )
-    for day in range(given.days):
+    for day in range(options.days):
         with store.database.write() as connection:
-            _copy_runs(connection, range(max(1, day * A_DAY), (day + 1) * A_DAY), given)
-    if not store.database.is_sqlite:  # which does so by itself; nobody does on SQLite
+            _copy_runs(connection, range(max(1, day * A_DAY), (day + 1) * A_DAY), options)
+    if not store.database.is_sqlite:  # PostgreSQL does this itself, and SQLite never does
         with store.database.write() as connection:
             connection.execute(sql.text("ANALYZE"))
 
@@ -148,8 +149,11 @@ def _store_newest(store, name, segments, count):
     assert store.runs.finish(result, receivers=["pager"])
 
 
-def _copy_runs(connection, numbers, given):
-    """Runs so many quarters of an hour before the newest, with what that has in the tables that pages read of many runs."""
+def _copy_runs(connection, numbers, options):
+    """Add runs for the quarters of an hour before the newest run.
+
+    They copy its rows in the tables that pages read for many runs.
+    """
     wobble = np.random.default_rng(numbers.start).uniform(0.95, 1.05, len(numbers))
     _PAST.create(connection)
     connection.execute(
@@ -169,7 +173,7 @@ def _copy_runs(connection, numbers, given):
     past = _PAST.c
     is_followed = sql.or_(
         tables.scores.c.user_id < f"u{KEPT:07}",
-        tables.scores.c.user_id == f"u{given.users - 1:07}",
+        tables.scores.c.user_id == f"u{options.users - 1:07}",
         past.n <= WHOLE,
     )
     of_scores = {tables.scores: sql.and_(tables.scores.c.run_id == _IS_WIDE, is_followed)}
@@ -181,7 +185,7 @@ def _copy_runs(connection, numbers, given):
             if connection.dialect.name != "sqlite" or each.name != "day"
         ]
         number = table.c["run_id" if "run_id" in table.c else "id"]
-        anew: dict[str, Any] = {
+        new_values: dict[str, Any] = {
             number.name: number + past.n * _SHIFT,
             "slot": past.slot,
             "at": past.slot,
@@ -191,8 +195,8 @@ def _copy_runs(connection, numbers, given):
             "from_state": past.from_state,
             "to_state": past.to_state,
         }
-        # In the order of the key, as runs come.
-        rows = sql.select(*(anew.get(each.name, each) for each in columns)).join_from(
+        # In the order of the key, as runs are stored.
+        rows = sql.select(*(new_values.get(each.name, each) for each in columns)).join_from(
             _PAST, table, sql.and_(number < _SHIFT, is_wanted)
         )
         key = [each for each in table.primary_key.columns if each.name != "day"]
@@ -230,34 +234,38 @@ _COPIED = {
         _PAST.c.n % SPELL == 0,
     ),
 }
-"""Which rows of the newest runs every earlier one has too."""
+"""The rows of the newest run that every earlier run has too."""
 _COPIED_OF_A_DAY = {
     table: table.c.run_id == _IS_WIDE for table in (tables.arm_scores, tables.evidence)
 }
-"""And those of the last day."""
+"""The rows that the runs of the last day have too."""
 
 
 MOST_MS, MOST_KB = 150, 300
 REQUESTS = 40
-"""Of each page."""
+"""The number of requests for each page."""
 
 
 def main(arguments):
     """Print a table for each database."""
     databases = "sqlite postgresql"
-    given = parse_options(arguments, comparisons=400, days=60, users=1_000_000, database=databases)
+    options = parse_options(
+        arguments, comparisons=400, days=60, users=1_000_000, database=databases
+    )
     gc.set_threshold(50_000, 20, 20)  # as the daemon does
-    for kind in given.database.split():
+    for kind in options.database.split():
         with database(kind) as url, closing(open_store(url, create=True)) as store:
-            fill(store, given)
-            title = f"{given.comparisons} comparisons, {given.days} days, {given.users:,} users"
+            fill(store, options)
+            title = (
+                f"{options.comparisons} comparisons, {options.days} days, {options.users:,} users"
+            )
             columns = ("page", "p50 ms", "p95 ms", "CPU p50", "CPU p95", "kB", "verdict")
-            show(f"{kind}: {title}", columns, measure(store, given))
+            show(f"{kind}: {title}", columns, measure(store, options))
 
 
 @contextmanager
 def database(kind):
-    """A fresh one on disk."""
+    """A new database on disk."""
     with ExitStack() as stack:
         if kind == "sqlite":
             yield f"sqlite:///{stack.enter_context(tempfile.TemporaryDirectory())}/rankwatch.db"
@@ -267,8 +275,8 @@ def database(kind):
             )
 
 
-def measure(store, given):
-    """A row a page: median and 95th percentile of its times, and its weight."""
+def measure(store, options):
+    """A row for each page: median and 95th percentile of its times, and its size."""
     slot = format_instant(factories.SLOT)
     wide = "/c/wide"
     pages = {
@@ -279,17 +287,17 @@ def measure(store, given):
         "run": f"{wide}/runs/{slot}",
         "run a day before": f"{wide}/runs/{format_instant(factories.SLOT - (A_DAY - 1) * EVERY)}",
         "user": f"{wide}/users/u0000007?slot={quote(slot)}",
-        "user whose lists lie last": f"{wide}/users/u{given.users - 1:07}",
+        "user whose lists lie last": f"{wide}/users/u{options.users - 1:07}",
         "alerts": "/alerts",
         "alert": "/alerts/k-wide",
         "daemon": "/daemon",
     }
-    latest = store.history.latest(names_of(given.comparisons))
+    latest = store.history.latest(names_of(options.comparisons))
     shown = [latest]
     learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
     rules = (factories.rule(alert=RULES[0], limit=learned),)
     configured = {
-        name: factories.comparison(name=name, rules=rules) for name in names_of(given.comparisons)
+        name: factories.comparison(name=name, rules=rules) for name in names_of(options.comparisons)
     }
     with running(
         application(store, latest=lambda: shown[0], comparisons=lambda: configured)
@@ -307,7 +315,7 @@ def measure(store, given):
 
 
 def _all_firing(latest):
-    """Every comparison with as many alerts as a row shows, each of an incident of its own."""
+    """Give every comparison as many alerts as a row shows. Each alert has its own incident."""
     keys = (hashlib.sha256(str(n).encode()).hexdigest()[:32] for n in count())
     return [
         replace(

@@ -1,10 +1,10 @@
-"""What a run costs by users, k and database: time, CPU and peak memory of `run-once` over two Parquet files, and bytes stored.
+"""What a run costs by users, k and database: time, CPU and peak memory of `run-once` over two Parquet files, and stored bytes.
 
-`make bench ARGS="runs 1000000x10 1000000x100"`: each size is users x k, on SQLite and PostgreSQL unless ``--database``
-names one. ``--read "files log unpaired sqlite-log sqlite-unpaired"`` also reads the lists from a log of both arms, and from
-the log of an A/B test that has as many users an arm. Each run is a process of its own, whose CPU includes the start of the
-interpreter and not PostgreSQL's own; ``--root`` is the checkout that it runs, so that two can be compared. The second file
-holds its users in another order.
+`make bench ARGS="runs 1000000x10 1000000x100"`: each size is users x k. The runs use SQLite and PostgreSQL unless
+``--database`` names one of them. ``--read "files log unpaired sqlite-log sqlite-unpaired"`` also reads the lists from a log of
+both arms, and from the log of an A/B test with as many users in each arm. Each run is a separate process. Its CPU time includes
+the start of the interpreter, but not PostgreSQL. ``--root`` is the checkout to run, so that two checkouts can be compared. The
+second file has its users in another order.
 """
 
 import json
@@ -88,10 +88,10 @@ class Cost(NamedTuple):
 
 
 def main(args):
-    """Print one row a database and size."""
-    asked = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT, read="files")
-    sizes = [[*map(int, size.split("x"))] for size in asked.rest]
-    costs = _costs(asked.database.split(), sizes, asked.root.resolve(), asked.read.split())
+    """Print one row for each database and size."""
+    options = parse_options(args, SIZES, database="SQLite PostgreSQL", root=ROOT, read="files")
+    sizes = [[*map(int, size.split("x"))] for size in options.rest]
+    costs = _costs(options.database.split(), sizes, options.root.resolve(), options.read.split())
     show("One run: 3 metrics", Cost._fields, costs)
 
 
@@ -117,7 +117,7 @@ def _costs(databases, sizes, root, reads):
 
 
 def measure(folder, url, users, root):
-    """The cost of one run that pairs so many users into an empty database."""
+    """The cost of one run with this number of users and an empty database."""
     _command(folder, root, "db", "upgrade")
     empty = _size(folder, url)
     started = time.perf_counter()
@@ -132,7 +132,7 @@ def measure(folder, url, users, root):
 
 
 def _size(folder, url):
-    # Of any schema, so that older checkouts can be measured.
+    # This works with any schema, so that older checkouts can be measured.
     if url.startswith("sqlite"):
         return sum(file.stat().st_size for file in folder.glob("sized.db*"))
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
@@ -142,7 +142,7 @@ def _size(folder, url):
 
 
 def write_lists(folder, users, k):
-    """Baseline lists, candidate lists that share about seven items in ten. Returns the sources."""
+    """Write the lists of both arms, which share about seven of ten items. Returns the sources."""
     rng = np.random.default_rng(15)
     shuffled = rng.permutation(users)
     schema = pa.schema({"user_id": pa.string(), "items": pa.list_(pa.int32())})
@@ -170,7 +170,7 @@ def write_lists(folder, users, k):
 
 
 def write_log(folder, users, k, log, *, is_unpaired):
-    """A log of both arms. In a test, each arm has as many users, with a list of before and one of now."""
+    """Write a log of both arms. In a test, each arm has as many users, with a list of before and a list of now."""
     write_lists(folder, users * (1 + is_unpaired), k)
     with duckdb.connect() as database:
         parts = []
@@ -216,7 +216,7 @@ WRITERS: dict[str, Callable[[Path, int, int], str]] = {
 
 
 def distinct(numbers, k):
-    """A row of k distinct item ids for each user: where it begins and its step depend on the user's number."""
+    """A row of k distinct item ids for each user. The first id and the step depend on the user's number."""
     first, step = numbers * 7919 % ITEMS, 1 + numbers * 104_729 % (ITEMS // k - 1)
     return ((first[:, None] + step[:, None] * np.arange(k)) % ITEMS).astype(np.int32)
 
@@ -226,7 +226,7 @@ def _names(numbers):
 
 
 def _command(folder, root, *args):
-    """What a command of the checkout used."""
+    """The time and memory that a command of the checkout used."""
     with (folder / "out.json").open("w") as out:
         environment = os.environ | {"PYTHONPATH": str(root)}
         process = subprocess.Popen(

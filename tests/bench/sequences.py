@@ -1,6 +1,7 @@
-"""What sequential decisions promise beside what they do, and beside a z-test that looks as often. `make bench ARGS=sequences`.
+"""Compares the error rates of sequential decisions with the stated rates, and with a z-test after each run.
 
-10,000 histories a line. Coverage with a look after every user, the gate after every run. Scores stand on [0, 1].
+`make bench ARGS=sequences`. Each line has 10,000 histories. Coverage is checked after every user, and the gate after every run.
+Scores are in [0, 1].
 """
 
 import math
@@ -29,7 +30,7 @@ HISTORIES = 10_000
 BATCH = 500
 COLUMNS = ("what", "promise", "measured", "95 % bounds", "peeking z-test", "95 % bounds")
 Z_FROM = 30
-"""Users before the z-test looks first, as its own textbook asks."""
+"""The number of users before the first z-test, as textbooks demand."""
 
 
 def main(_):
@@ -39,7 +40,10 @@ def main(_):
 
 
 def real_excess():
-    """Excess of extended tau over its noise floor on [0, 1], a user and day: candidate `ok-seed`, floor `again`, k = 10."""
+    """Excess of extended tau over its noise floor on [0, 1], for each user and day.
+
+    Candidate `ok-seed`, floor `again`, k = 10.
+    """
     folder = lists_folder()
     days = [
         _excess_of_day(folder, path.name)
@@ -67,7 +71,10 @@ def _draw_bernoulli(p, rng, shape):
 
 
 def populations():
-    """Name, mean and draws of what coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
+    """Name, mean and draws of the distributions for coverage.
+
+    Rare, common and nearly sure events, smooth, two points, and real.
+    """
     for p in (0.01, 0.1, 0.5, 0.99):
         yield f"Bernoulli {p}", p, partial(_draw_bernoulli, p)
     yield "beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape)
@@ -77,7 +84,7 @@ def populations():
 
 
 def tabulate_coverage(rng):
-    """How often the confidence sequence ever leaves out the mean, drawn independently and from a population of 1.25 n."""
+    """How often the confidence sequence ever excludes the mean, with independent draws and with a population of 1.25 n."""
     alpha, users = 0.05, 1000
     rows = []
     for name, mean, draw in populations():
@@ -97,9 +104,9 @@ def tabulate_coverage(rng):
 
 
 def _is_left_out(scores, means, population, alpha):
-    """By look, whether either bound excludes the history's mean.
+    """Whether one of the bounds excludes the history's mean, for each look.
 
-    Histories share a mean where there is no population.
+    Without a population, all histories have the same mean.
     """
     sides = []
     for side, side_means in ((scores, means), (1 - scores, 1 - means)):
@@ -113,11 +120,11 @@ def _is_left_out(scores, means, population, alpha):
 
 RUNS, USERS = 10, 200
 MARGIN = 0.5125
-"""0.05 on a metric two wide under a noise floor."""
+"""0.05 on a metric whose range is 2 wide, with a noise floor."""
 
 
 def _shifted(rng, pool, by=0.0, shock=0.0):
-    """Scores around margin + by, all users of a run moved by one shock.
+    """Scores around margin + by. One shock moves all users of a run.
 
     The mean of clipped scores is that of the pool.
     """
@@ -157,7 +164,7 @@ WORLDS: dict[str, Callable[..., tuple[Any, Any]]] = {
 
 
 def tabulate_gate(rng):
-    """How often either verdict is ever said, with a look after each run, and how often wrongly."""
+    """How often the gate ever gives each verdict, with a decision after each run, and how often the verdict is wrong."""
     alpha, pool, rows = 0.01, real_excess(), []
     for name, draw in WORLDS.items():
         found = [_said(*draw(rng, pool), alpha) for _ in range(HISTORIES // BATCH)]
@@ -172,7 +179,7 @@ def tabulate_gate(rng):
 
 
 def _said(scores, means, alpha):
-    """By who says it, verdict, and whether it is true of the average over the runs so far at some look: a flag a history."""
+    """A flag for each history, by method, verdict, and whether the verdict was true of the average over the runs so far."""
     looks = np.arange(1, RUNS + 1) * USERS - 1
     average = np.cumsum(means, axis=1) / np.arange(1, RUNS + 1)
     worst, best = np.nan_to_num(scores, nan=1.0), np.nan_to_num(scores, nan=0.0)
@@ -185,11 +192,11 @@ def _said(scores, means, alpha):
         ("z", "breach"): z > limit,
     }
     is_true = {"safe": average < MARGIN - 1e-12, "breach": average > MARGIN + 1e-12}
-    told = {}
+    flags_by_verdict = {}
     for (who, verdict), flags in said.items():
-        told[who, verdict, "wrong"] = np.any(flags & ~is_true[verdict], axis=1)
-        told[who, verdict, "right"] = np.any(flags & is_true[verdict], axis=1)
-    return told
+        flags_by_verdict[who, verdict, "wrong"] = np.any(flags & ~is_true[verdict], axis=1)
+        flags_by_verdict[who, verdict, "right"] = np.any(flags & is_true[verdict], axis=1)
+    return flags_by_verdict
 
 
 def _rates(batches):
@@ -201,7 +208,7 @@ def _rates(batches):
 
 
 def _z(scores, means):
-    """z of every look from `Z_FROM` users on, over users who have a score; 0 while all scores are the same."""
+    """z of every look from `Z_FROM` users on, over users with a score. It is 0 if all scores are the same."""
     n = np.maximum(np.cumsum(~np.isnan(scores), axis=1), 1)
     known = np.nan_to_num(scores)
     mean = np.cumsum(known, axis=1) / n

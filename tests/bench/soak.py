@@ -3,9 +3,9 @@
 `make bench ARGS="soak --seconds 7200"` runs one comparison of 40 users every second.
 With 20 scrapes a second of a large page:
 `make bench ARGS="soak --comparisons 60 --users 1000 --segments 8 --every 60 --scrapes 20 --seconds 3600 --most 20"`.
-It ends with 1 if resident memory grows by more than ``--most`` MB an hour in the second half.
-The table also shows what malloc gave out and what it holds: the difference is fragmentation.
-Nothing collects garbage for the daemon before a look, so cyclic garbage counts.
+The exit code is 1 if resident memory grows by more than ``--most`` MB per hour in the second half.
+The table also shows the memory that malloc returned to the program and the memory that it has. The difference is fragmentation.
+No garbage is collected before a measurement, so cyclic garbage counts.
 """
 
 import sys
@@ -34,12 +34,12 @@ COLUMNS = (
 )
 _SCRAPERS = 4
 LOOK_S = 30
-"""Between two looks."""
+"""Seconds between two measurements."""
 
 
 def main(arguments):
-    """Print a line a look, and the slopes of the second half."""
-    given = parse_options(
+    """Print a line for each measurement, and the slopes of the second half."""
+    options = parse_options(
         arguments,
         root=ROOT,
         comparisons=1,
@@ -51,14 +51,14 @@ def main(arguments):
         most=5.0,
     )
     plan = Plan(
-        root=given.root.resolve(),
-        healthy=given.comparisons,
+        root=options.root.resolve(),
+        healthy=options.comparisons,
         hanging=0,
-        users=given.users,
-        every=given.every,
-        seconds=given.seconds,
+        users=options.users,
+        every=options.every,
+        seconds=options.seconds,
         is_spread=True,
-        segments=given.segments,
+        segments=options.segments,
     )
     with canned_server() as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
@@ -66,8 +66,8 @@ def main(arguments):
             daemon,
             url,
         ):
-            with scraping(url, given.scrapes) as scrapes:
-                counts = watch_scrapes(scrapes, given.seconds)
+            with scraping(url, options.scrapes) as scrapes:
+                counts = watch_scrapes(scrapes, options.seconds)
             if daemon.poll() is not None:
                 sys.exit(
                     f"the daemon ended with {daemon.returncode}: "
@@ -78,13 +78,13 @@ def main(arguments):
     slopes = slopes_an_hour(looks)
     rows = [[f"{each:,.1f}" for each in look] for look in looks]
     rows.append(["slope an hour", *(f"{slope:+,.1f}" for slope in slopes)])
-    show(f"{given.comparisons} x {given.users} users, {plan.root}", COLUMNS, rows)
-    sys.exit(1 if slopes[0] > given.most else 0)
+    show(f"{options.comparisons} x {options.users} users, {plan.root}", COLUMNS, rows)
+    sys.exit(1 if slopes[0] > options.most else 0)
 
 
 @contextmanager
 def scraping(url, a_second):
-    """A list to which threads add the seconds of each scrape, about so many in a second."""
+    """A list to which threads add the duration of each scrape. They make about this number of scrapes per second."""
     scrapes = []
     done = threading.Event()
 
@@ -109,7 +109,7 @@ def scraping(url, a_second):
 
 
 def watch_scrapes(scrapes, seconds):
-    """How many scrapes were made until each look, over so many seconds."""
+    """The number of scrapes up to each measurement, during this number of seconds."""
     counts = []
     for _ in range(int(seconds / LOOK_S)):
         time.sleep(LOOK_S)
@@ -118,7 +118,7 @@ def watch_scrapes(scrapes, seconds):
 
 
 def slopes_an_hour(looks):
-    """By how much each column but the first, seconds, grew an hour in the second half: the slope of the straight line."""
+    """The growth of each column per hour in the second half, as the slope of a straight line. The first column is the time."""
     late = looks[len(looks) // 2 :]
     return [float(3600 * np.polyfit(late[:, 0], column, 1)[0]) for column in late.T[1:]]
 
@@ -142,4 +142,4 @@ def watch(begun=time.monotonic(), page=os.sysconf("SC_PAGE_SIZE")):
 threading.Thread(target=watch, daemon=True).start()
 runpy.run_module("monitor", run_name="__main__")
 """
-"""Runs the daemon and writes a line of figures once in a while."""
+"""Runs the daemon, and writes a line of figures at each measurement."""

@@ -2,9 +2,9 @@
 
 `make bench ARGS="unpaired --repetitions 500 --trainings 40"` is a quick look.
 
-One pool of users is split at random again and again. Each run draws a training of each arm. A model has popularity and
-16 factors, and each training disturbs items and users. The scores are like those of the shared lists of a shop: mean 0.65,
-deviation 0.16, one user in 200 below 0.05, and days of a self gap beyond 3 errors are common.
+Each repetition splits one pool of users at random. Each run draws a training of each arm. A model has popularity and 16
+factors, and each training changes items and users at random. The scores are like those of a real shop: mean 0.65, deviation
+0.16, one user in 200 below 0.05, and days with a self gap beyond 3 errors are common.
 """
 
 import math
@@ -28,7 +28,7 @@ from monitor.statistics.unpaired.split import SPLIT_OFF, log_evidence
 ITEMS, FACTORS, K, P = 2_000, 16, 10, 0.9
 POPULARITY, TRAINING, UNSTABLE = 0.4, 0.15, 0.7
 INTENSITY = 0.045
-"""How much trainings differ in how far they move the lists: 38 % of healthy days are beyond 3 errors."""
+"""How much the distances differ by which trainings change lists. 38 % of healthy days are beyond 3 errors."""
 OTHER_MODEL = 0.05
 CUTS = (0.025, FAR_SHARE, 0.1, 0.25)
 FAR_COLUMN = 2 + CUTS.index(FAR_SHARE)
@@ -106,7 +106,7 @@ def find_shared(lists):
 
 
 def make_pool(users, trainings):
-    """All scores that are needed: drawing lists is what takes the time."""
+    """All scores that are needed. They are drawn once, because drawing lists takes most of the time."""
     rng = np.random.default_rng(1)
     baseline, candidate = Model(2, users), Model(2, users, OTHER_MODEL)
     before = baseline.train(rng)
@@ -138,7 +138,7 @@ def make_pool(users, trainings):
 def gaps_of(baseline, candidate, n_baseline, n_candidate):
     """Values and errors of all looks, (..., looks), from sums of features.
 
-    As `mean_gap`, `angle_gap` and `share_gap` do.
+    They are computed as in `mean_gap`, `angle_gap` and `share_gap`.
     """
     values, errors = [], []
     for sums, n in ((baseline, n_baseline), (candidate, n_candidate)):
@@ -155,7 +155,10 @@ def gaps_of(baseline, candidate, n_baseline, n_candidate):
 
 
 def observe(pool, users, planned, rng):
-    """One part of repetitions. Returns values and errors of A/A tests, of runs, and of the last run with each fault."""
+    """Compute one part of the repetitions.
+
+    Returns values and errors of A/A tests, of runs, and of the last run with each fault.
+    """
     is_candidate = rng.random((PART, users)) >= planned
     n_candidate = is_candidate.sum(axis=1)[:, np.newaxis, np.newaxis]
     n_baseline = users - n_candidate

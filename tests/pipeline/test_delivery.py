@@ -272,7 +272,7 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
 def test_what_was_told_is_told_again_by_incidents_while_it_fires_and_once_ended_for_five_minutes(
     scene, monkeypatch
 ):
-    monkeypatch.setattr("monitor.pipeline.delivery._LARGEST_GROUP", 5)
+    monkeypatch.setattr("monitor.pipeline.due_messages._LARGEST_GROUP", 5)
     both = [replace(EACH, name=name) for name in ("feed", "shop")]
     for watched in both:
         scene.fire(watched=watched, segments=SEGMENTS)

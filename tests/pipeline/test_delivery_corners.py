@@ -13,7 +13,9 @@ from monitor.model.errors import DeliveryError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.notifications import Briefing, MessageStatus, Treatment, Updates
 from monitor.model.rankings import Arm
-from monitor.pipeline.delivery import RECHECK_AFTER, brief_message, next_notification_at
+from monitor.pipeline.briefings import brief_message
+from monitor.pipeline.delivery import RECHECK_AFTER
+from monitor.pipeline.retry_times import next_notification_at
 from monitor.service.daemon.delivery_turns import DeliveryTurns
 from monitor.settings.configuration import RouteOptions
 from pipeline.test_delivery import (

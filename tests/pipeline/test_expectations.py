@@ -154,6 +154,39 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
     assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
 
 
+def test_a_segment_is_assumed_to_correlate_over_time_as_the_other_segments_do():
+    """The runs of two segments follow each other, and those of the third one do not."""
+    days = np.arange(40)
+    slow = 0.5 + 0.03 * np.sin(days / 4)
+    quick = 0.5 + 0.03 * np.where(days % 2, 1.0, -1.0)
+    names = ("all", "country=DE", "country=FR")
+    past = [
+        PastRun(
+            slot=SLOT + int(day) * DAY,
+            states={},
+            summaries=tuple(
+                measured(float(series[day]), segment=name)
+                for name, series in zip(names, (slow, slow, quick), strict=True)
+            ),
+        )
+        for day in days
+    ]
+    now = [measured(0.48, segment=name) for name in names]
+    trend = watched(drop(alert="Trend", learned=Learning.TREND, segments="each"))
+
+    of_all, _, of_quick = expect(trend, SLOT + 40 * DAY, now, past)
+    alone = watched(drop(alert="Trend", learned=Learning.TREND))
+    (of_quick_alone,) = expect(
+        alone,
+        SLOT + 40 * DAY,
+        [measured(0.48)],
+        [replace(run, summaries=(replace(run.summaries[2], segment="all"),)) for run in past],
+    )
+    discounts = [(each.steady or 0) / (each.z or 1) for each in (of_all, of_quick, of_quick_alone)]
+    assert discounts[1] == pytest.approx(discounts[0], rel=0.05)
+    assert discounts[2] > 2 * discounts[1]
+
+
 # Mean tau of 899 users. From the 13th day on the candidate has lost a tenth of the items.
 ITEMS_GONE = """
 0.5577 0.5933 0.6342 0.6225 0.5567 0.5760 0.6121 0.5303 0.6503 0.5978 0.5196 0.6234

@@ -14,6 +14,7 @@ from monitor.statistics.reference.season import (
     count_suspects,
     discount,
     no_evidence,
+    raise_to_median,
     remove_seasons,
     update_evidence,
 )
@@ -38,13 +39,13 @@ def test_two_phases_by_hand():
     values = np.array([[1.0], [3.0]] * 3)
     moved = remove_seasons(values, [Phases(past=np.array([0, 1] * 3), now=1)])
     assert moved.values.ravel() == pytest.approx([3.0] * 6)
-    assert moved.paid == pytest.approx([1 / 6])
-    assert moved.doubt == pytest.approx([1 / 3])
+    assert moved.used_freedom == pytest.approx([1 / 6])
+    assert moved.effect_variance == pytest.approx([1 / 3])
 
 
 def test_a_week_that_does_not_show_is_left_in():
     values, day = weekly(56, 500, 0.0)
-    assert np.mean(remove_seasons(values, [Phases(past=day, now=0)]).paid > 0) < 0.1
+    assert np.mean(remove_seasons(values, [Phases(past=day, now=0)]).used_freedom > 0) < 0.1
 
 
 def test_what_is_not_known_well_enough_is_no_season():
@@ -111,7 +112,7 @@ def test_a_day_under_way_teaches_nothing_about_itself(days):
     phases = Phases(past=day % 7, now=days % 7, under_way=10)
     found = remove_seasons(values, [phases], alarms)
     assert np.array_equal(found.values, values)
-    assert found.unrest == pytest.approx(np.ones(50))
+    assert found.phase_variance == pytest.approx(np.ones(50))
 
 
 def test_a_weekend_that_is_well_again_is_expected_to_be_well():
@@ -130,14 +131,18 @@ def test_a_lasting_fault_is_no_season_and_neither_is_one_of_every_other_day():
     for ill in ((run >= 40) & (run < 69), (run >= 40) & (run % 2 == 0)):
         values, alarms = alarmed(ill)
         # Of the lasting fault's runs the first 13 make a new level, which is not asked here.
-        assert np.mean(remove_seasons(values, [Phases(past=run % 7, now=0)], alarms).paid > 0) < 0.1
+        assert (
+            np.mean(remove_seasons(values, [Phases(past=run % 7, now=0)], alarms).used_freedom > 0)
+            < 0.1
+        )
 
 
 def test_a_phase_that_varies_more_is_granted_more():
     values, day = weekly(56, 200, 3.0, noise=0.1)
     values[6::7] += draw(8, 200)
     sunday, monday = (
-        np.median(remove_seasons(values, [Phases(past=day, now=now)]).unrest) for now in (6, 0)
+        np.median(remove_seasons(values, [Phases(past=day, now=now)]).phase_variance)
+        for now in (6, 0)
     )
     assert sunday > 15
     assert monday < 1.5
@@ -210,6 +215,14 @@ def test_correlation_is_found_with_caution_and_assumed_without_history():
     # Runs that take turns, and constant ones.
     assert correlate(np.tile([[1.0], [-1.0]], (30, 1))) == pytest.approx([0.0])
     assert np.isfinite(correlate(np.ones((30, 1)))).all()
+
+
+def test_an_unlikely_low_correlation_is_raised_to_the_median_of_its_group():
+    correlation = np.array([0.6, 0.1, 0.5, 0.7, 0.2, 0.4])
+    groups = np.array([0, 0, 0, 1, 1, 2])
+    raised = raise_to_median(correlation, groups)
+    assert raised == pytest.approx([0.6, 0.5, 0.5, 0.7, 0.45, 0.4])
+    assert correlation[1] == 0.1
 
 
 def test_sums_of_discounted_runs_vary_like_independent_ones():

@@ -17,7 +17,7 @@ from typing import Any
 
 from commands import rankwatch
 from monitor.model.notifications import Message
-from monitor.pipeline.delivery import brief_message
+from monitor.pipeline.briefings import brief_message
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.composition import open_wiring

@@ -91,7 +91,7 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
     monkeypatch.setattr(jobs, "PROBE_LIMIT", 2 * SECOND)
     with watching(config) as watched:
         watched.await_run(NOON)
-        hung = watched.daemon._wiring.watched["feed"]
+        hung = watched.daemon._in_force.wiring.watched["feed"]
         with hung.in_use:
             watched.let_pass(HOUR)
             wait_for(lambda: watched.daemon._runner.claims, "a run under way")

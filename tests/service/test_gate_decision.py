@@ -268,6 +268,14 @@ def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(store):
     )
 
 
+def test_a_census_that_decides_nothing_does_not_promise_that_more_runs_will(store):
+    world = Gated(store, sampled(sample=None))
+    world.run(constant(0.05))
+    found = world.ask(margin=0.05)
+    assert said(found) == ("inconclusive", "too_few")
+    assert found.sentence.endswith("each run asks the same users, so only more users can decide")
+
+
 def test_segments_are_safe_together_only_where_each_is(world):
     for _ in range(3):
         world.run(

@@ -30,7 +30,7 @@ def test_a_run_that_hangs_costs_its_slot_and_the_next_is_run_with_new_sources(
     config.write_text(config.read_text().replace("every: 1h", "every: 1h\n    deadline: 4s"))
     with watching(config) as watched:
         watched.await_run(NOON)
-        hung = watched.daemon._wiring.watched["feed"]
+        hung = watched.daemon._in_force.wiring.watched["feed"]
         monkeypatch.setattr(runner, "FINISHING_S", 0.0)
         with hung.in_use:
             watched.let_pass(HOUR)
@@ -39,7 +39,7 @@ def test_a_run_that_hangs_costs_its_slot_and_the_next_is_run_with_new_sources(
             watched.let_pass(HOUR)
             watched.await_run(NOON + 2 * HOUR)
         assert watched.runs()[NOON + HOUR].status is RunStatus.FAILED
-        assert watched.daemon._wiring.watched["feed"] is not hung
+        assert watched.daemon._in_force.wiring.watched["feed"] is not hung
 
 
 def test_a_run_whose_database_hangs_is_left_behind_and_the_slot_is_run_again(tmp_path, monkeypatch):
@@ -191,15 +191,15 @@ def test_who_waits_is_counted_and_begins_when_a_place_is_free():
     second, third = ticket("second"), ticket("third")
     with held.taken(ticket("first")):
         waiting = [taken(held, second, ended)]
-        wait_for(lambda: held.waiting == 1, "the second")
+        wait_for(lambda: held.count_waiting() == 1, "the second")
         waiting.append(taken(held, third, ended))
-        wait_for(lambda: held.waiting == 2, "both")
+        wait_for(lambda: held.count_waiting() == 2, "both")
     assert second.admitted.wait(60)
-    assert (second.begun_s, held.waiting) == (0.0, 1)
+    assert (second.begun_s, held.count_waiting()) == (0.0, 1)
     now_s[0] = 12.0
     held.look_again()
     assert third.admitted.wait(60)
-    assert (third.begun_s, held.running_s("third"), held.waiting) == (12.0, 0.0, 0)
+    assert (third.begun_s, held.running_s("third"), held.count_waiting()) == (12.0, 0.0, 0)
     ended.set()
     for thread in waiting:
         thread.join(60)

@@ -176,7 +176,7 @@ from monitor.texts.verdicts import (
     write_threshold,
     write_value,
 )
-from monitor.texts.wording import write_extra
+from monitor.texts.wording import write_extra, write_percent
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
 
@@ -333,9 +333,9 @@ def normal(
     return partial(write_normal, watched, limit, value, EXPECTED, **keywords)
 
 
-def undecided(**values: Any) -> partial[str]:
+def undecided(*, is_census: bool = False, **values: Any) -> partial[str]:
     result = replace(SEGMENT, verdict=GateVerdict.INCONCLUSIVE, **{"reason": TOO_FEW, **values})
-    return partial(write_verdict, result.verdict, (result,), 0.1)
+    return partial(write_verdict, result.verdict, (result,), 0.1, is_census=is_census)
 
 
 RECORDS = {
@@ -500,11 +500,16 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         partial(write_too_few, 12, 30),
     ],
     "Verdicts of the gate": [
-        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05),
+        partial(write_verdict, GateVerdict.BREACH, (SEGMENT,), 0.05, is_census=False),
         partial(
-            write_verdict, GateVerdict.SAFE, (replace(SEGMENT, verdict=GateVerdict.SAFE),), 0.2
+            write_verdict,
+            GateVerdict.SAFE,
+            (replace(SEGMENT, verdict=GateVerdict.SAFE),),
+            0.2,
+            is_census=False,
         ),
         undecided(),
+        undecided(is_census=True),
         undecided(reason=GateReason.NO_DATA, missing=90),
         undecided(reason=GateReason.NO_DATA, missing=300),
         undecided(reason=GateReason.NO_DATA, users=0),
@@ -640,6 +645,7 @@ EXAMPLES: Mapping[str, Iterable[partial[Any]]] = {
         *(partial(write_gap_step, direction) for direction in Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],
+    "Shares": [partial(write_percent, share) for share in (0.0001, 0.004, 0.0094, 0.0096, 1.0)],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
         partial(write_maintenance, "nights", SLOT),

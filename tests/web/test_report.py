@@ -11,7 +11,7 @@ import factories
 import published
 from factories import DAY, HeldClock
 from monitor.model.errors import SourceError
-from monitor.service.composition import TitleCache
+from monitor.service.title_cache import TitleCache
 from monitor.web.pages import report
 from monitor.web.pages.rendering import show_instant
 from monitor.web.pages.report import make_report

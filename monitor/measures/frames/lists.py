@@ -246,7 +246,7 @@ def _require_no_null(ids: pa.Array, values: Sequence[Any] | pa.Array, what: str)
     """The ids, which were read from ``values``. Raises InputError if an id is null."""
     if ids.null_count:
         value = values[pc.index(ids.is_null(), True).as_py()]
-        _refuse(value.as_py() if isinstance(value, pa.Scalar) else value, what)
+        _refuse_value(value.as_py() if isinstance(value, pa.Scalar) else value, what)
     return to_ids(ids)
 
 
@@ -314,8 +314,8 @@ def refuse_odd(values: object, what: str) -> None:
         )
 
 
-def _refuse(value: object, what: str) -> NoReturn:
-    kind = describe_value(value)
+def _refuse_value(value: object, what: str) -> NoReturn:
+    """Raise an InputError that shows a value that is no id. ``what`` says where it is."""
     if _is_missing(value):
         raise InputError(
             f"{what}: found {value!r} where an item id was expected: drop it or replace it by an id"
@@ -327,6 +327,7 @@ def _refuse(value: object, what: str) -> NoReturn:
         )
     elif isinstance(value, dict) and value:
         advice = f"give only the field with the id, such as {next(iter(value))!r}"
+    kind = describe_value(value)
     raise InputError(
         f"{what}: found {kind}, {repr(value)[:60]}, where an item id was expected: {advice}"
     )

@@ -44,7 +44,7 @@ from monitor.texts.explanations import PART_WORDS, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.unpaired import LIMIT_OF_SELF_GAPS
 from monitor.texts.verdicts import format_value, name_series
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 MAX_CHANGES = 5
 """How many changes a message reports in full. It only counts further changes."""
@@ -522,7 +522,7 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     for cause in explanation.causes:
         share = f"{abs(cause.amount):.4f}"
         if is_shared:
-            share = _percent(abs(cause.amount) / drop)
+            share = write_percent(abs(cause.amount) / drop)
         if share in ("0 %", "0.0000"):
             continue
         if cause.amount < 0:
@@ -545,7 +545,9 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
     clear = [item for item, change in zip(items, changes, strict=True) if change >= clear_change]
     lines = []
     for item in clear[:MAX_ITEMS]:
-        shares = f"{_percent(item.share_before)}{before}, {_percent(item.share_after)}{now}"
+        shares = (
+            f"{write_percent(item.share_before)}{before}, {write_percent(item.share_after)}{now}"
+        )
         lines.append(f"{_name_item(item)}: in {shares}")
     return _bound_lines(lines, _LONGEST_LINE)
 
@@ -589,10 +591,6 @@ def _item_counts(explanation: Explanation) -> list[str]:
     entered = count_of(explanation.entered, "item")
     left = count_of(explanation.left, "item")
     return [f"{entered} came into the {arm}'s lists{where}, and {left} disappeared from them."]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _name_item(item: ExposedItem) -> str:

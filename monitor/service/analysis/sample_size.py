@@ -254,7 +254,7 @@ def _read_candidate(series: RuleSeries[SimilarityRule], figures: Iterable[Figure
 
 def _worst_score(metric: str, healthy: Sequence[Summary]) -> float | None:
     """Return the score of disjoint lists, or the usual 5th percentile if that score is unknown."""
-    disjoint = parse(parse_derived(metric)[1]).disjoint
+    disjoint = parse(parse_derived(metric).metric).disjoint
     if disjoint is not None and math.isfinite(disjoint):
         return disjoint
     percentiles = [each.statistics["p05"] for each in healthy if "p05" in each.statistics]

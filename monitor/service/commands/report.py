@@ -11,7 +11,8 @@ from pathlib import Path
 from monitor.model.errors import ConfigError
 from monitor.pipeline.item_titles import pull_titles
 from monitor.service.clock import SystemClock
-from monitor.service.composition import TitleCache, Wiring, open_comparison
+from monitor.service.composition import Wiring, open_comparison
+from monitor.service.title_cache import TitleCache
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.settings.translation import policy_of

@@ -17,17 +17,12 @@ from monitor import __version__
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DaemonState, Refused, ReloadRefusal
 from monitor.model.errors import DatabaseError, MonitorError, describe_fault
-from monitor.model.notifications import Message
 from monitor.model.ports import Clock, Receiver
-from monitor.model.rules import Comparison
 from monitor.model.runs import PullProgress
 from monitor.pipeline.delivery import OutboxSender
-from monitor.receivers.message.content import content_of
-from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     PINGS_S,
-    TitleCache,
     Wiring,
     adapt_store,
     open_wiring,
@@ -37,18 +32,19 @@ from monitor.service.composition import (
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import (
-    DATABASE_AWAY,
     OutageAlert,
     OutageMonitor,
     database_away,
     open_in_time,
 )
-from monitor.service.daemon.scheduler import JobPlan, JobScheduler
+from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.threads import Places
+from monitor.service.daemon.wiring_in_force import WiringInForce
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner, do_nothing
+from monitor.service.title_cache import TitleCache
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
 from monitor.storage import unopened_store
@@ -81,9 +77,10 @@ def _read_access(settings: Settings, old: Access | None) -> Access:
 class Daemon:
     """One process that watches all comparisons of one configuration file, or is a standby.
 
-    ``start`` raises MonitorError if the configuration, the database or the address cannot be used.
-    Before that it closes what it has opened. If the database does not answer, ``start`` succeeds,
-    and a job opens the database later.
+    The constructor opens the sources and receivers of the configuration, and makes all parts.
+    ``start`` starts them. Both raise MonitorError if the configuration, the database or the address
+    cannot be used, and close what is open before that. If the database does not answer, ``start``
+    succeeds, and a job opens the database later.
 
     ``reload`` keeps the old configuration if the new one cannot be used. Otherwise it calls
     ``on_reload``. APScheduler does not use ``clock``, so a test must also set the clock of
@@ -102,11 +99,75 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
-        self._opened = ExitStack()
         self._has_database = False
         self._changing = threading.RLock()
         self._started_at = self._clock.now()
         self._refusal: ReloadRefusal | None = None
+        settings = load_settings(config)
+        access = _read_access(settings, old=None)
+        with ExitStack() as opened:
+            self._in_force = WiringInForce(self._open_wiring(settings))
+            opened.callback(self._in_force.close, PINGS_S)
+            self.store = unopened_store(settings.database)
+            opened.callback(self.store.close)
+            self._make_parts(settings, access)
+            # From here on, `stop` closes all these parts in reverse order.
+            self._opened = opened.pop_all()
+
+    def _open_wiring(self, settings: Settings) -> Wiring:
+        return open_wiring(settings, on_ping=partial(self._publisher.count, "pings_total"))
+
+    def _make_parts(self, settings: Settings, access: Access) -> None:
+        """Make the parts of the daemon. Each part gets the parts that are made before it.
+
+        Only the scheduler gets a later part: it reports hung jobs to the jobs.
+        """
+        store = self.store
+        clock = self._clock
+        publisher = self._publisher
+        in_force = self._in_force
+        self._database = OutageMonitor(clock=clock, publisher=publisher)
+        store.database.on_error = self._database.failed
+        self._pictures = MessagePictures(store, in_force.current)
+        self._runner = Runner(
+            store=store,
+            clock=clock,
+            publisher=publisher,
+            renew_sources=in_force.renew_sources,
+        )
+        self._places = Places(in_force.concurrent_runs, clock.monotonic)
+        publisher.show("runs_waiting", self._places.count_waiting)
+        self._scheduler = JobScheduler(clock, publisher, on_look=self._places.look_again)
+        self._role = DaemonRole(
+            store,
+            clock,
+            publisher,
+            lasts=settings.lease,
+            on_change=partial(self._scheduler.run_now, LEASE_JOB),
+        )
+        outage_alert = OutageAlert(
+            database=self._database,
+            location=store.location,
+            alert_after=self._alert_after,
+            installation=in_force.installation,
+            runbook_url=in_force.outage_runbook_url,
+        )
+        self._jobs = DaemonJobs(
+            publisher=publisher,
+            runner=self._runner,
+            sender_of=self._sender_of,
+            outage_alert=outage_alert,
+            places=self._places,
+            wiring=in_force.current,
+            role=self._role,
+            scheduler=self._scheduler,
+            is_stopping=self._stopping.is_set,
+            open=self._open_database_again,
+            follow_lease=self._follow_lease,
+        )
+        self._scheduler.on_hung = self._jobs.rescue
+        self._web = WebServer(self._pages(), *settings.listen_address, access=access)
+        publisher.show("certificate_expiry_timestamp_seconds", self._certificate_ends_at)
 
     def __enter__(self) -> Self:
         return self
@@ -122,30 +183,16 @@ class Daemon:
     @property
     def settings(self) -> Settings:
         """The configuration in force."""
-        return self._wiring.settings
+        return self._in_force.settings()
 
     def start(self) -> None:
-        """Open everything and start.
+        """Start all parts.
 
         The first run of each comparison starts at once, unless its slot was already run.
         """
         with ExitStack() as opened:
-            settings = load_settings(self._config)
-            access = _read_access(settings, old=None)
-            self._wiring = open_wiring(
-                settings, on_ping=partial(self._publisher.count, "pings_total")
-            )
-            # This is a lambda, because a reload replaces the wiring.
-            opened.callback(lambda: self._wiring.close(PINGS_S))
-            self.store = unopened_store(settings.database)
-            opened.callback(self.store.close)
-            self._assemble()
+            opened.push(self._opened.pop_all())
             opened.callback(self._role.leadership.stop)
-            self._web = WebServer(self._pages(), *settings.listen_address, access=access)
-            self._publisher.show(
-                "certificate_expiry_timestamp_seconds",
-                lambda: getattr(self._web.access.certificates, "ends_at", None),
-            )
             self._web.start()
             opened.callback(self._web.stop, WEB_S)
             # Start the web server first. Opening the database can take long, and probes should get
@@ -155,91 +202,22 @@ class Daemon:
             opened.callback(self._runner.give_back_all)
             opened.callback(self._scheduler.stop, STOP_S)
             self._put_in_force()
-            # From here on, `stop` closes all these parts in reverse order.
             self._opened = opened.pop_all()
         log.info(
             "rankwatch started",
             version=__version__,
             url=self.url,
-            external_url=self._wiring.settings.external_url,
-            comparisons=len(self._wiring.watched),
+            external_url=self.settings.external_url,
+            comparisons=len(self._in_force.wiring.watched),
         )
-
-    def _assemble(self) -> None:
-        """Make the parts of the daemon. Each part gets the parts that are made before it.
-
-        Parts that need a later part get a method or a lambda, which reads it when it is called.
-        """
-        store = self.store
-        clock = self._clock
-        publisher = self._publisher
-        self._database = OutageMonitor(clock=clock, publisher=publisher)
-        self._pictures = MessagePictures(store, self._current_wiring)
-        store.database.on_error = self._database.failed
-        self._runner = Runner(
-            store=store,
-            clock=clock,
-            publisher=publisher,
-            renew_sources=self._renew_sources,
-        )
-        self._places = Places(lambda: self._wiring.settings.concurrent_runs, clock.monotonic)
-        publisher.show("runs_waiting", lambda: self._places.waiting)
-        self._scheduler = JobScheduler(
-            clock,
-            publisher,
-            on_hung=self._rescue,
-            on_look=self._places.look_again,
-        )
-        self._role = DaemonRole(
-            store,
-            clock,
-            publisher,
-            lasts=self._wiring.settings.lease,
-            on_change=partial(self._scheduler.run_now, LEASE_JOB),
-        )
-        self._jobs = DaemonJobs(
-            publisher=publisher,
-            runner=self._runner,
-            sender_of=self._sender_of,
-            outage_alert=OutageAlert(
-                database=self._database,
-                location=store.location,
-                alert_after=self._alert_after,
-                installation=lambda: self.settings.installation,
-                runbook_url=lambda: self.settings.runbook_url(DATABASE_AWAY),
-            ),
-            places=self._places,
-            wiring=self._current_wiring,
-            role=self._role,
-            scheduler=self._scheduler,
-            is_stopping=self._stopping.is_set,
-            open=self._open_database_again,
-            follow_lease=self._follow_lease,
-        )
-
-    # A reload replaces the wiring. So these methods read `self._wiring` at each call.
-
-    def _current_wiring(self) -> Wiring:
-        return self._wiring
-
-    def _rescue(self, job: str, plan: JobPlan) -> None:
-        self._jobs.rescue(job, plan)
-
-    def _renew_sources(self, comparison: str) -> None:
-        self._wiring.renew_sources(comparison)
-
-    def _find_user(self, user_id: str) -> str:
-        return self._wiring.find_user(user_id)
-
-    def _comparisons(self) -> dict[str, Comparison]:
-        return {name: watched.comparison for name, watched in self._wiring.watched.items()}
 
     def _progress(self, name: str) -> tuple[PullProgress, ...]:
         pulls = self._runner.progress.get(name, {})
         return tuple(pulls[what] for what in sorted(pulls))
 
-    def _message_text(self, message: Message) -> str:
-        return plain_text(content_of(message, self._wiring.settings.external_url))
+    def _certificate_ends_at(self) -> float | None:
+        certificates = self._web.access.certificates
+        return None if certificates is None else certificates.ends_at
 
     def _sender_of(self, receiver: Receiver) -> OutboxSender:
         """Return what sends the deliveries of one receiver, by the policy in force now."""
@@ -249,14 +227,14 @@ class Daemon:
             clock=self._clock,
             publisher=self._publisher,
             owner=self._runner.owner,
-            policy=self._wiring.policy,
+            policy=self._in_force.policy(),
             picture_of=self._pictures.draw,
-            is_sole_sender=lambda: self._role.leadership.is_sure,
+            is_sole_sender=self._role.is_sure,
         )
 
     def _alert_after(self) -> timedelta:
         """Return how long an outage must last before this daemon sends an alert about it."""
-        after = self._wiring.settings.database_alert_after
+        after = self._in_force.alert_after()
         # A standby waits longer, so that usually only the leader sends the alert.
         if self._has_database and not self._role.leads:
             return STANDBY_PATIENCE * after
@@ -267,18 +245,18 @@ class Daemon:
         site = Site(
             store=self.store,
             clock=self._clock,
-            latest=lambda: self._jobs.latest.all or (),
-            comparisons=self._comparisons,
+            latest=self._jobs.latest.published,
+            comparisons=self._in_force.comparisons,
             state=self._state,
-            titles=TitleCache(self._current_wiring),
+            titles=TitleCache(self._in_force.current),
             status=self._status,
-            receivers=lambda: self._wiring.receiver_names,
+            receivers=self._in_force.receiver_names,
             progress=self._progress,
-            policy=lambda: self._wiring.policy,
-            message_text=self._message_text,
-            judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
-            find_user=self._find_user,
-            prefix=urlsplit(self._wiring.settings.external_url or "").path.rstrip("/"),
+            policy=self._in_force.policy,
+            message_text=self._in_force.message_text,
+            judge=GateAnswers(self.store.history, self._clock, self._in_force.settings),
+            find_user=self._in_force.find_user,
+            prefix=urlsplit(self.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(
             site=site,
@@ -301,7 +279,7 @@ class Daemon:
 
     def _status(self) -> Status:
         """Return the state that the daemon's page shows."""
-        wiring = self._wiring
+        wiring = self._in_force.wiring
         configuration = wiring.settings.model_dump(mode="json", exclude_unset=True)
         return Status(
             version=__version__,
@@ -316,7 +294,7 @@ class Daemon:
 
     def _schedule(self) -> tuple[ScheduledRun, ...]:
         runs = []
-        for name in self._wiring.watched:
+        for name in self._in_force.wiring.watched:
             run = ScheduledRun(
                 comparison=name,
                 next_at=self._scheduler.next_at(name),
@@ -344,9 +322,9 @@ class Daemon:
         """
         with self._changing:
             try:
-                settings = require_reloadable(load_settings(self._config), self._wiring.settings)
+                settings = require_reloadable(load_settings(self._config), self.settings)
                 access = _read_access(settings, old=self._web.access)
-                new = open_wiring(settings, on_ping=partial(self._publisher.count, "pings_total"))
+                new = self._open_wiring(settings)
                 if self._role.leads:
                     adapt_store(new, self.store, self._clock)
             except Exception as error:  # a bug must not end the daemon
@@ -354,11 +332,11 @@ class Daemon:
                 if not isinstance(error, MonitorError):
                     log.exception("configuration not reloaded because of a bug")
                     reason = f"rankwatch has a bug: {describe_fault(error)}. See the log"
-                self._refuse(reason)
+                self._report_refusal(reason)
                 return False
             # All parts of the new configuration are open now, so it replaces the old one.
-            old = self._wiring
-            self._wiring = new
+            old = self._in_force.wiring
+            self._in_force.wiring = new
             self._web.follow(access)
             self._put_in_force()
             self._refusal = None
@@ -367,7 +345,7 @@ class Daemon:
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
-    def _refuse(self, reason: str) -> None:
+    def _report_refusal(self, reason: str) -> None:
         """Log, show and export that the new configuration is refused."""
         log.error("configuration not reloaded; the old one stays in force", reason=reason)
         now = self._clock.now()
@@ -377,9 +355,10 @@ class Daemon:
     def _put_in_force(self) -> None:
         """Let all parts use the present wiring, after the start and after a reload."""
         with self._changing:
-            self._runner.pings = self._wiring.pings
-            pings = tuple(each.name for each in self._wiring.settings.pings)
-            set_known_names(self._publisher, self._wiring, pings=pings)
+            wiring = self._in_force.wiring
+            self._runner.pings = wiring.pings
+            pings = tuple(each.name for each in wiring.settings.pings)
+            set_known_names(self._publisher, wiring, pings=pings)
             self._begin_work()
             self._publisher.reloaded(ok=True, at=self._clock.now())
 
@@ -389,7 +368,7 @@ class Daemon:
             self._jobs.refresh()
         if self._role.leads:
             with errors_logged("alerts of removed rules were not ended"):
-                adapt_store(self._wiring, self.store, self._clock)
+                adapt_store(self._in_force.wiring, self.store, self._clock)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _open_database(self) -> bool:
@@ -401,7 +380,7 @@ class Daemon:
             if not open_in_time(self.store, self._database):
                 return False
             self._role.leadership.start()
-            self._role.follow(self._wiring)
+            self._role.follow(self._in_force.wiring)
         except DatabaseError as error:
             if error.permanent:
                 raise
@@ -422,7 +401,7 @@ class Daemon:
     def _follow_lease(self) -> None:
         """Change the role of this daemon, and its work, if the lease was won or lost."""
         with self._changing, errors_logged("this daemon's role not changed yet"):
-            if not self._stopping.is_set() and self._role.follow(self._wiring):
+            if not self._stopping.is_set() and self._role.follow(self._in_force.wiring):
                 self._begin_work()
 
     def unhealthy(self) -> str | None:

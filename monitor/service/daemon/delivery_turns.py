@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import structlog
 
 from monitor.model.errors import DeliveryError, MonitorError
-from monitor.pipeline.delivery import OutboxSender, asked_pause_s
+from monitor.pipeline.delivery import OutboxSender
+from monitor.pipeline.retry_times import asked_pause_s
 
 TURN_S = 60.0
 """After this time a turn ends. It starts no further delivery."""

@@ -190,13 +190,17 @@ class DaemonRole:
         leases = open_leases(store.database.url, holder=process_name(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=on_change)
         store.maintenance.stand_by()
-        publisher.show("leader", lambda: self.leadership.is_sure)
+        publisher.show("leader", self.is_sure)
         publisher.show("lease_epoch", lambda: self.leadership.epoch)
 
     @property
     def leads(self) -> bool:
         """Whether the store may write, because this daemon is the leader."""
         return self._led is not None
+
+    def is_sure(self) -> bool:
+        """Return whether this daemon is certainly the leader."""
+        return self.leadership.is_sure
 
     def follow(self, wiring: Wiring) -> bool:
         """Become the leader if the lease was won, or a standby if it was lost.

@@ -21,6 +21,7 @@ from monitor.model.immutable import immutable
 from monitor.model.ports import Clock
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.threads import LoopThread
+from monitor.service.runner import do_nothing
 from monitor.settings.schedule import Schedule
 
 SCHEDULER_STEP_S = 0.5
@@ -102,13 +103,13 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         clock: Clock,
         publisher: PrometheusPublisher,
         *,
-        on_hung: Callable[[str, JobPlan], object],
         on_look: Callable[[], object],
+        on_hung: Callable[[str, JobPlan], object] = do_nothing,
     ) -> None:
         self._clock = clock
         self._publisher = publisher
-        self._on_hung = on_hung
         self._on_look = on_look
+        self.on_hung = on_hung
         self._jumps = JumpFinder()
         self._loop = LoopThread("scheduler", self._look, retry_s=SCHEDULER_STEP_S)
         self._looked_s = clock.monotonic()
@@ -202,7 +203,7 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
             else:
                 call_in_time(plan.call, plan.limit, name=f"call-{name}")
         except OverdueError:
-            self._on_hung(name, plan)
+            self.on_hung(name, plan)
             self.run_now(name)
         except Exception:  # a bug must not end the daemon
             log.exception("job failed", job=name)

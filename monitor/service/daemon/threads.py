@@ -168,7 +168,6 @@ class Places:
                 self._at_work.append(ticket)
                 ticket.admitted.set()
 
-    @property
-    def waiting(self) -> int:
-        """The number of runs that wait for a place."""
+    def count_waiting(self) -> int:
+        """Return the number of runs that wait for a place."""
         return len(self._queue)

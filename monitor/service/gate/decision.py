@@ -161,7 +161,7 @@ def judge_stored(
             course[sampled[end - 1].run.slot] = _judge_runs(question, sampled[:end], names, looks)
     verdict, reason = overall_verdict(segments)
     if segments:
-        sentence = write_verdict(verdict, segments, question.margin)
+        sentence = write_verdict(verdict, segments, question.margin, is_census=question.is_census)
         if verdict is not GateVerdict.INCONCLUSIVE and question.fixed_users is not None:
             census = write_census(question.fixed_users)
             sentence += f"; {census}: the verdict is about these users"

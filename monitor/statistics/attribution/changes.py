@@ -278,10 +278,10 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
 
 
 def _widen(codes: Codes, k: int) -> Codes:
-    missing = k - codes.shape[1]
-    if not missing:
+    missing_places = k - codes.shape[1]
+    if not missing_places:
         return codes
-    return np.pad(codes, ((0, 0), (0, missing)), constant_values=PAD)
+    return np.pad(codes, ((0, 0), (0, missing_places)), constant_values=PAD)
 
 
 def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
@@ -341,17 +341,17 @@ def classify_changes(batch: PairBatch) -> ChangeKinds:
     """
     kinds = np.empty(len(batch), dtype=np.int8)
     for rows, alignment in blocks(batch):
-        common = alignment.common.astype(np.int64)
+        common_items = alignment.common.astype(np.int64)
         baseline_length = alignment.baseline_lengths
         candidate_length = alignment.candidate_lengths
         # The order of the rules matters, because `np.select` uses the first rule that holds.
         rules = {
             Change.UNCHANGED: (batch.baseline[rows] == batch.candidate[rows]).all(axis=1),
-            Change.REPLACED: common == 0,
+            Change.REPLACED: common_items == 0,
             Change.CUT_SHORT: candidate_length < baseline_length,
             Change.LENGTHENED: candidate_length > baseline_length,
-            Change.MOSTLY_REPLACED: 2 * common < baseline_length,
-            Change.PARTLY_REPLACED: common < baseline_length,
+            Change.MOSTLY_REPLACED: 2 * common_items < baseline_length,
+            Change.PARTLY_REPLACED: common_items < baseline_length,
         }
         places = [ALL_CHANGES.index(change) for change in rules]
         otherwise = ALL_CHANGES.index(Change.REORDERED)
@@ -391,16 +391,16 @@ def group_users(  # noqa: PLR0913 - what is known of the users
         members = defined[kinds[defined] == index]
         if not len(members):
             continue
-        typical = _most_typical_first(parts, members)
+        typical_first = _most_typical_first(parts, members)
         if hit is not None:
-            typical = typical[np.argsort(~hit[typical], kind="stable")]
+            typical_first = typical_first[np.argsort(~hit[typical_first], kind="stable")]
         group = UserGroup(
             change=change,
             users=len(members),
             share=len(members) / len(rows),
             share_before=None if before is None else before[change],
             distance=float(parts.total[members].sum()) / len(rows),
-            examples=tuple(show(int(row)) for row in typical[:examples]),
+            examples=tuple(show(int(row)) for row in typical_first[:examples]),
         )
         groups.append(group)
 

@@ -54,12 +54,12 @@ def decompose_drop(
     is_in_both = is_scored & ~np.isnan(change)
     if not is_in_both.any():
         return None
-    added = _add_by_part(distance, changes, is_scored, is_in_both)
-    parts = {part: float(values.sum()) for part, values in added.items()}
+    added_by_part = _add_by_part(distance, changes, is_scored, is_in_both)
+    parts = {part: float(values.sum()) for part, values in added_by_part.items()}
     noise = float(change[is_in_both].std()) / math.sqrt(is_in_both.sum())
     dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
-        dimensions.append(_list_falls(rows_by_segment, added, is_scored, is_in_both))
+        dimensions.append(_list_falls(rows_by_segment, added_by_part, is_scored, is_in_both))
     # The dimension whose segments fell most differently comes first, and has the leader.
     dimensions.sort(key=lambda falls: _variance_between(falls, noise), reverse=True)
     mean = float(distance[is_scored].mean())
@@ -117,13 +117,13 @@ def _group_by_dimension(segments: Mapping[str, Rows]) -> list[dict[str, Rows]]:
             dimensions.setdefault(_dimension_of(segment), {})[segment] = rows
     for dimension, members in dimensions.items():
         in_segments = np.concatenate([*members.values()])
-        others = np.setdiff1d(segments[ALL], in_segments, assume_unique=True)
-        if len(others):
+        other_rows = np.setdiff1d(segments[ALL], in_segments, assume_unique=True)
+        if len(other_rows):
             # If a real segment has the same name, both groups become one group.
             name = f"{dimension}={OTHER_SEGMENTS}"
             if name in members:
-                others = np.append(members[name], others)
-            members[name] = others
+                other_rows = np.append(members[name], other_rows)
+            members[name] = other_rows
     return [*dimensions.values()] or [{ALL: segments[ALL]}]
 
 
@@ -133,31 +133,30 @@ def _dimension_of(segment: str) -> str:
 
 def _list_falls(
     segments: Mapping[str, Rows],
-    added: Mapping[DropPart, Floats],
+    added_by_part: Mapping[DropPart, Floats],
     is_scored: Flags,
     is_in_both: Flags,
 ) -> list[SegmentFall]:
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
-    The excess is what the segment adds without composition, minus what it would add if all users
-    fell alike. ``added``, ``is_scored`` and ``is_in_both`` are those of `_add_by_part`.
+    ``added_by_part`` is the result of `_add_by_part`, which explains ``is_scored`` and
+    ``is_in_both`` too.
     """
-    sums_within = []
-    for part, values in added.items():
-        if part is not DropPart.COMPOSITION:
-            sums_within.append(float(values.sum()))
-    total_within = math.fsum(sums_within)
+    within = [values for part, values in added_by_part.items() if part is not DropPart.COMPOSITION]
+    drop_within = math.fsum(float(values.sum()) for values in within)
     falls = []
     for segment, rows in segments.items():
+        share_before = float(is_in_both[rows].sum() / is_in_both.sum())
         fall = SegmentFall(
             segment=segment,
             share=float(is_scored[rows].sum() / is_scored.sum()),
-            share_before=float(is_in_both[rows].sum() / is_in_both.sum()),
-            parts={part: float(values[rows].sum()) for part, values in added.items()},
+            share_before=share_before,
+            parts={part: float(values[rows].sum()) for part, values in added_by_part.items()},
             excess=0.0,
         )
-        # The property ``within`` is needed for the excess, so the excess is added last.
-        falls.append(replace(fall, excess=fall.within - fall.share_before * total_within))
+        # If all users fell alike, a segment of this size would add this much.
+        expected = share_before * drop_within
+        falls.append(replace(fall, excess=fall.within - expected))
     return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 
@@ -244,10 +243,10 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     for first, second in itertools.combinations(names, 2):
         if _dimension_of(first) == _dimension_of(second):
             continue
-        both = AND.join(sorted((first, second)))
-        scores[both] = score(rows_of_place(both, segments))
-        if scores[both] > _NARROWER * scores[best]:
-            best = both
+        joint_name = AND.join(sorted((first, second)))
+        scores[joint_name] = score(rows_of_place(joint_name, segments))
+        if scores[joint_name] > _NARROWER * scores[best]:
+            best = joint_name
     return best
 
 
@@ -347,8 +346,8 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
     lists = np.zeros(items, dtype=np.int64)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
     discounts = rank_discounts(codes.shape[1])
-    for first in range(0, len(discounts), _RANKS_AT_ONCE):
-        ranks = slice(first, first + _RANKS_AT_ONCE)
+    for first_rank in range(0, len(discounts), _RANKS_AT_ONCE):
+        ranks = slice(first_rank, first_rank + _RANKS_AT_ONCE)
         by_rank = np.ascontiguousarray(codes[:, ranks].T)
         for discount, codes_at_rank in zip(discounts[ranks], by_rank, strict=True):
             counts = np.bincount(codes_at_rank + 1, minlength=items + 1)[1:]

@@ -2,23 +2,19 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from monitor.model.arrays import Flags, Rows
-from monitor.model.explanation import MODEL_CHANGES, SIMILAR_FAULTS, FaultKind, Finding
+from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
 from monitor.statistics.attribution.habits import Habit, find_outlying_bins, least_share
-from monitor.statistics.attribution.hypotheses import (
-    Hypothesis,
-    Scene,
-    find_hypotheses,
-    usual_shares,
-)
+from monitor.statistics.attribution.hypotheses import find_hypotheses
+from monitor.statistics.attribution.scene import Hypothesis, Scene, usual_shares
 
 # Users without a list are reported if their number exceeds the usual number clearly enough. The
 # excess must be at least this share of all users.
@@ -57,12 +53,12 @@ _LEAST_SEEN = 0.5
 _OTHER_PLACES = 2
 
 
-def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Finding | None:
-    """Return a finding about the users without a list of the arm that has most of them.
+def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> Finding | None:
+    """Return a finding about users without a list, for the arm with most of them.
 
     The finding also names the other arm if at least half as many of its users are without a list.
-    None if there are hardly more such users than usual. ``usual`` is the usual share of users
-    without a list. None means that it is not known, and then 0 is used.
+    None if there are hardly more such users than usual. ``usual_share`` is the usual share of users
+    without a list. If it is None, which means unknown, 0 is used.
     """
     rows = {row.segment: row for row in coverage}
     everybody = rows.get(ALL)
@@ -71,28 +67,30 @@ def find_missing(coverage: Sequence[CoverageRow], usual: float | None) -> Findin
     arm = max(Arm, key=everybody.count_lost)
     lost_by_segment = {name: row.count_lost(arm) for name, row in rows.items()}
     lost = lost_by_segment[ALL]
-    users = everybody.asked
-    usually_lost = (usual or 0.0) * users
-    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * users, _SURE * math.sqrt(usually_lost))
+    asked = everybody.asked
+    usually_lost = (usual_share or 0.0) * asked
+    least_excess = max(_LEAST_LOST_USERS, _LEAST_LOST * asked, _SURE * math.sqrt(usually_lost))
     if lost - usually_lost < least_excess:
         return None
     segment = _find_segment_of_lost(rows, lost_by_segment)
-    lost_there = lost_by_segment[segment]
-    users_there = rows[segment].asked
+    lost_in_segment = lost_by_segment[segment]
+    asked_in_segment = rows[segment].asked
     empty = everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0)
+    # These keys are in stored explanations: the share of empty lists, and the usual share.
     detail = {"empty": empty / lost}
-    if usual is not None:
-        detail["before"] = usual  # "before" is the key in stored explanations
+    if usual_share is not None:
+        detail["before"] = usual_share
     arms = [each for each in Arm if everybody.count_lost(each) >= lost / 2]
     return Finding(
         kind=FaultKind.MISSING,
         arms=tuple(arms),
         segment=segment,
-        segment_share=lost_there / users_there,
+        segment_share=lost_in_segment / asked_in_segment,
         users=lost,
-        compared=users,
+        compared=asked,
         detail=detail,
-        is_exact=segment != ALL and lost_there == lost == users_there,
+        # Exactly the users of this segment are without a list.
+        is_exact=segment != ALL and lost == lost_in_segment == asked_in_segment,
     )
 
 
@@ -106,20 +104,23 @@ def _find_segment_of_lost(
     """
     lost = lost_by_segment[ALL]
 
+    def share_of_lost(name: str) -> float:
+        return lost_by_segment[name] / lost
+
+    def lost_share(name: str) -> float:
+        return lost_by_segment[name] / rows[name].asked
+
     def evidence(name: str) -> tuple[float, str]:
         # This prefers segments that have much of the loss and also lost many of their own users.
-        lost_there = lost_by_segment[name]
-        return lost_there / lost * (lost_there / rows[name].asked), name
+        return share_of_lost(name) * lost_share(name), name
 
     names = [name for name, row in rows.items() if name != ALL and row.asked]
     if not names:
         return ALL
     likeliest = max(names, key=evidence)
-    share_of_lost = lost_by_segment[likeliest] / lost
-    share_of_segment = lost_by_segment[likeliest] / rows[likeliest].asked
-    if share_of_lost < _IN_SEGMENT or share_of_segment < _TIMES_ALL * lost / rows[ALL].asked:
-        return ALL
-    return likeliest
+    has_most = share_of_lost(likeliest) >= _IN_SEGMENT
+    lost_more = lost_share(likeliest) >= _TIMES_ALL * lost_share(ALL)
+    return likeliest if has_most and lost_more else ALL
 
 
 @immutable
@@ -140,11 +141,6 @@ def find_fault(scene: Scene) -> Fault | None:
 
     Whether a hypothesis holds depends only on counts of users, and not on the drop.
 
-    We report the most specific kind that explains at least half as much of the drop as the best
-    kind. If the drop is not significant, or if no fault explains it, we compare numbers of users
-    instead. In this case, kinds that a worse model causes too are reported only if no other kind is
-    found.
-
     If more users than usual are without a list, they are reported instead of a fault that explains
     less than half of the drop. This is only possible if the usual share of such users is known.
     """
@@ -152,17 +148,12 @@ def find_fault(scene: Scene) -> Fault | None:
     # An arm is in question even if its hypothesis is covered by another one and dropped.
     arms_in_question = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_covered(each, hypotheses)]
-    findings = [_make_finding(hypothesis, scene) for hypothesis in hypotheses]
-    weigh = _explained
-    if max(map(_explained, findings), default=0.0) < _LEAST_EXPLAINED:
-        weigh = _share
-        specific = [finding for finding in findings if finding.kind not in MODEL_CHANGES]
-        findings = specific or findings
-    finding = _select_finding(findings, weigh)
-    if scene.usually_missing is not None:
-        missing = find_missing(scene.coverage, scene.usually_missing)
-        if missing is not None and (finding is None or _explained(finding) < _OUTWEIGHS_MISSING):
-            finding = missing
+    finding = _select_finding([_make_finding(hypothesis, scene) for hypothesis in hypotheses])
+    if finding is None or _explained(finding) < _OUTWEIGHS_MISSING:
+        missing = None
+        if scene.usually_missing is not None:
+            missing = find_missing(scene.coverage, scene.usually_missing)
+        finding = missing or finding
     if finding is None:
         return None
     # If both arms have the fault, the users that either of them hit are joined.
@@ -189,14 +180,14 @@ def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> boo
     - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
       near the top.
     """
-    specific = [other for other in hypotheses if other.kind not in MODEL_CHANGES]
-    if hypothesis.kind in SIMILAR_FAULTS:
+    specific = [other for other in hypotheses if not other.kind.facts.is_model_change]
+    if hypothesis.kind.facts.is_similarity:
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
         is_in_both_arms = set(Arm) in arms_by_kind.values()
         return is_in_both_arms or _is_cut_short(hypothesis, specific)
-    if hypothesis.kind not in MODEL_CHANGES:
+    if not hypothesis.kind.facts.is_model_change:
         return False
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
     return any(other.hit[hypothesis.hit].mean() >= _NEARLY_ALL for other in of_arm)
@@ -209,21 +200,27 @@ def _is_cut_short(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
     return max(shorter, default=0) >= int(hypothesis.hit.sum())
 
 
-def _select_finding(
-    findings: Sequence[Finding], weigh: Callable[[Finding], float]
-) -> Finding | None:
-    """Select the finding of the most specific kind that explains enough.
+def _select_finding(findings: Sequence[Finding]) -> Finding | None:
+    """Select the finding of the most specific kind that explains at least half of the most.
+
+    Findings are compared by what they explain of the drop. If the drop is not significant, or if no
+    finding explains it, they are compared by their shares of hit users. In this case, kinds that a
+    worse model causes too are selected only if there is no other kind.
 
     None if there are no findings. ``findings`` are ordered from the most to the least specific
-    kind. ``weigh`` returns how much a finding explains. The result names both arms if both have the
-    fault.
+    kind. The result names both arms if both have the fault.
     """
     if not findings:
         return None
+    weigh = _explained
+    if max(map(_explained, findings)) < _LEAST_EXPLAINED:
+        weigh = _share
+        specific = [finding for finding in findings if not finding.kind.facts.is_model_change]
+        findings = specific or findings
     greatest = max(map(weigh, findings))
     good_enough = [finding for finding in findings if weigh(finding) >= _GOOD_ENOUGH * greatest]
-    most_specific = good_enough[0].kind
-    best = max((each for each in good_enough if each.kind is most_specific), key=weigh)
+    of_best_kind = [finding for finding in good_enough if finding.kind is good_enough[0].kind]
+    best = max(of_best_kind, key=weigh)
     for other in findings:
         if weigh(other) >= _WORTH_NAMING * greatest and _is_same_fault(best, other):
             return replace(best, arms=tuple(Arm))
@@ -236,9 +233,9 @@ def _is_same_fault(best: Finding, other: Finding) -> bool:
         return False
     if max(best.users, other.users) > _ALIKE * min(best.users, other.users):
         return False
-    if best.kind in MODEL_CHANGES:
+    if best.kind.facts.is_model_change:
         # The segment of such a finding is uncertain, so the segments are not compared.
-        return other.kind in MODEL_CHANGES
+        return other.kind.facts.is_model_change
     return other.kind is best.kind and other.segment == best.segment
 
 
@@ -251,30 +248,32 @@ def _share(finding: Finding) -> float:
 
 
 def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
-    """Return a hypothesis with its segment, its number of users, and its share of the drop."""
-    # Users that cannot be judged are assumed to behave like the users that can be judged.
+    """Return a hypothesis as a finding: with its segment, its users, and its share of the drop."""
     judged_segments = {}
     for name, members in scene.segments.items():
         judged_segments[name] = members[hypothesis.judged[members]]
     segment = hypothesis.segment
     if segment == ALL:
+        # All users were searched, so the place of the fault is still to be found.
         segment = find_place(hypothesis.hit, hypothesis.usual, judged_segments)
     rows = rows_of_place(segment, scene.segments)
-    judged = rows_of_place(segment, judged_segments)
+    judged_rows = rows_of_place(segment, judged_segments)
     # Many new items also change the order of the common items. Then the new items are the fault.
     if hypothesis.habit is Habit.TURNED and _has_replaced(hypothesis.hit, scene):
         hypothesis = replace(hypothesis, kind=FaultKind.REPLACED, habit=Habit.MOVED)
+    # Users that cannot be judged are assumed to be hit as often as users that can be judged.
     if hypothesis.habit is None:
         # ``hit`` shows exactly who was hit, also outside of the segment.
-        share = float(hypothesis.hit[judged].mean())
+        share = float(hypothesis.hit[judged_rows].mean())
         users = float(hypothesis.hit.sum()) * len(scene.batch) / len(judged_segments[ALL])
     else:
-        share = _estimate_share(hypothesis.habit, hypothesis, scene, judged)
+        share = _estimate_share(hypothesis.habit, hypothesis, scene, judged_rows)
         users = share * len(rows)
     likely_hit = _select_likely_hit(hypothesis, scene, rows, share)
     is_order = hypothesis.kind is FaultKind.REORDERED
-    # The number of users is exact if exactly all users of the segment are hit.
-    hits_segment = hypothesis.hit[judged].all() and hypothesis.hit.sum() == len(judged)
+    # The number of users is exact if all judged users of the segment are hit, and no other users.
+    is_all_hit = hypothesis.hit[judged_rows].all()
+    is_exact = is_all_hit and hypothesis.hit.sum() == len(judged_rows)
     return Finding(
         kind=hypothesis.kind,
         arms=(hypothesis.arm,),
@@ -284,25 +283,27 @@ def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
         compared=len(scene.batch),
         explained=_share_of_drop(likely_hit, scene, is_order=is_order),
         detail=hypothesis.detail,
-        is_exact=bool(hits_segment),
+        is_exact=bool(is_exact),
     )
 
 
 def _select_likely_hit(hypothesis: Hypothesis, scene: Scene, rows: Rows, share: float) -> Flags:
-    """Return the users that were probably hit, (n,).
+    """Return which users were probably hit, (n,).
 
-    ``rows`` has the users of the finding's segment. ``share`` is the share of these that was hit.
+    ``rows`` has the users of the finding's segment. ``share`` is the estimated share of these users
+    that was hit.
     """
-    likeliest = rows
-    if share < _NEARLY_ALL:
-        # All habits but this one show who was hit.
-        if hypothesis.habit is not Habit.MOVED:
-            return hypothesis.hit
+    if share >= _NEARLY_ALL:
+        likeliest = rows
+    elif hypothesis.habit is Habit.MOVED:
         # Some healthy lists move as far as hit lists, so ``hit`` does not show who was hit. But hit
         # lists move farther on average, so the users whose lists moved farthest are the likeliest.
         bins = scene.bins[hypothesis.arm][Habit.MOVED][rows]
         farthest_first = rows[np.argsort(-bins, kind="stable")]
         likeliest = farthest_first[: round(share * len(rows))]
+    else:
+        # Every other habit shows who was hit. So does a hypothesis without a habit.
+        return hypothesis.hit
     likely_hit = np.zeros(len(scene.batch), dtype=bool)
     likely_hit[likeliest] = True
     return likely_hit
@@ -321,8 +322,8 @@ def _estimate_share(
     """
     bins = scene.bins[hypothesis.arm][habit][rows]
     # A hypothesis on one segment was found by its usual shares, see `_find_by_habit`.
-    searched = None if hypothesis.segment == ALL else rows
-    usual = usual_shares(scene, hypothesis.arm, habit, searched)
+    segment_rows = None if hypothesis.segment == ALL else rows
+    usual = usual_shares(scene, hypothesis.arm, habit, segment_rows)
     if habit in {Habit.REPLACED, Habit.TURNED}:
         outliers = find_outlying_bins(bins, usual)
         # The share of outliers is used if all hit lists are outliers. `REPLACED` finds lists of
@@ -330,6 +331,7 @@ def _estimate_share(
         # They are outliers only if usual lists would become outliers by being reversed.
         if outliers is not None and (habit is Habit.REPLACED or outliers.reversed_share >= _APART):
             return outliers.hit_share
+    # Both values are lower bounds, so the larger one is nearer to the true share.
     share_above_usual = float(hypothesis.hit[rows].mean()) - hypothesis.usual
     share = max(least_share(bins, usual), share_above_usual)
     if habit is Habit.FIRST_MOVED:
@@ -375,8 +377,9 @@ def _has_replaced(hit: Flags, scene: Scene) -> bool:
 def _share_of_drop(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     """Return the share of the drop that the hit users explain, 0 to 1. None without a drop.
 
-    ``growth`` is how much a user's distance between both lists grew. The mean growth of the other
-    users is subtracted from the growth of each hit user.
+    The growth is how much the distance of a user's lists grew since the earlier run. With
+    ``is_order``, only the part ``order`` of the distance counts. The hit users explain their growth
+    minus what they would have grown without the fault, which is the mean growth of the other users.
     """
     if scene.changes is None or scene.drop is None:
         return None
@@ -390,9 +393,10 @@ def _share_of_drop(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
     growth_by_fault = growth_of_hit.mean()
     if len(growth_of_others):
         growth_by_fault -= growth_of_others.mean()
-    # Similarity drops by as much as the distance grows. So the drop is the mean growth, and the
-    # drop times the number of users is the total growth. Both numbers are positive.
-    share = float(growth_by_fault) * len(growth_of_hit) / (int(is_known.sum()) * scene.drop)
+    # Similarity drops by as much as the distance grows. So the drop is the mean growth of all
+    # users.
+    total_growth = int(is_known.sum()) * scene.drop
+    share = float(growth_by_fault) * len(growth_of_hit) / total_growth
     return min(1.0, max(0.0, share))
 
 

@@ -129,16 +129,16 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
     least_rise = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually_above)) / len(judged)
     surplus[rise < least_rise] = -np.inf
     # All users are in the first bin or above it, so this bin is left out.
-    least = 1 + int(np.argmax(surplus[1:]))
-    if surplus[least] <= 0:
+    least_bin = 1 + int(np.argmax(surplus[1:]))
+    if surplus[least_bin] <= 0:
         return None
     return Outliers(
-        least=least,
-        usual=float(greatest_normal[least]),
+        least=least_bin,
+        usual=float(greatest_normal[least_bin]),
         # Reversing a list moves it from bin b to bin SHARE_BINS - b. So it gets into a bin >= least
         # if it was in a bin <= SHARE_BINS - least.
-        reversed_share=float(sum(usual[: SHARE_BINS - least + 1])),
-        hit_share=float(rise[least] / (1 - usually_above[least])),
+        reversed_share=float(sum(usual[: SHARE_BINS - least_bin + 1])),
+        hit_share=float(rise[least_bin] / (1 - usually_above[least_bin])),
     )
 
 

@@ -163,41 +163,54 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
 
 
 def share_steps(walk: Walk, score: ScoreBatch) -> Parts:
-    """Return the cost of each part, which is what the scores lose in its steps.
+    """Return the cost of each part for each pair, which is how much score its steps lose.
 
-    The cost from ``before_cut`` to ``swapped`` is the cost of replacing items alone. The cost from
-    ``hybrid`` to ``after_cut`` is the cost of moving common items alone. The remaining cost, from
-    ``swapped`` to ``hybrid``, is divided in proportion to these two costs.
+    The step from ``before_cut`` to ``hybrid`` replaces items and may also move common items. So its
+    cost is divided:
+
+    - From ``before_cut`` to ``swapped``, items are only replaced. This is membership.
+    - From ``hybrid`` to ``after_cut``, common items are only moved. This is order.
+    - From ``swapped`` to ``hybrid``, the cost is divided in proportion to these two costs.
     """
 
     def score_step(step: PairBatch) -> Floats:
         values = score(step)
+        # An infinite score is as undefined as NaN.
         return np.where(np.isfinite(values), values, np.nan)
 
     before = score_step(walk.before)
-    before_cut = before if walk.before_cut is walk.before else score_step(walk.before_cut)
+    before_cut = before
+    if walk.before_cut is not walk.before:
+        before_cut = score_step(walk.before_cut)
+    swapped = score_step(walk.swapped)
     hybrid = score_step(walk.hybrid)
     after_cut = score_step(walk.after_cut)
-    after = after_cut if walk.after is walk.after_cut else score_step(walk.after)
-    swapped = score_step(walk.swapped)
-    share_of_order = _share_of_order(before_cut - swapped, hybrid - after_cut)
-    remaining_order = share_of_order * (swapped - hybrid)
+    after = after_cut
+    if walk.after is not walk.after_cut:
+        after = score_step(walk.after)
+    replacing = before_cut - swapped
+    moving = hybrid - after_cut
+    order_share = _share_of_moving(replacing, moving)
+    order_in_divided = order_share * (swapped - hybrid)
     parts = Parts(
-        membership=before_cut - hybrid - remaining_order,
-        order=hybrid - after_cut + remaining_order,
+        # The rest of the cost from ``before_cut`` to ``hybrid``.
+        membership=before_cut - hybrid - order_in_divided,
+        order=moving + order_in_divided,
         length=(before - before_cut) + (after_cut - after),
     )
-    return parts.where(~np.isnan(before + before_cut + hybrid + after_cut + after))
+    is_defined = ~np.isnan(parts.membership + parts.order + parts.length)
+    return parts.where(is_defined)
 
 
-def _share_of_order(replacing: Floats, moving: Floats) -> Floats:
+def _share_of_moving(replacing: Floats, moving: Floats) -> Floats:
     """Return the share of ``moving`` in the sum of both costs, 0 to 1.
 
     It is 0 if both costs are 0, or if either is NaN.
     """
     total = np.abs(replacing) + np.abs(moving)
-    share = np.divide(np.abs(moving), total, out=np.zeros_like(total), where=total > _DUST)
-    return np.where(np.isnan(total), 0.0, share)
+    share: Floats = np.zeros_like(total)
+    np.divide(np.abs(moving), total, out=share, where=total > _DUST)
+    return share
 
 
 def _with_baseline_twice(batch: PairBatch) -> PairBatch:

@@ -89,15 +89,15 @@ def compute_reference(
     used_errors = np.where(np.isnan(used_values), np.nan, errors)
     moments = measure_moments(*keep_newest(used_values, used_errors, WINDOW))
     # Removing seasons costs degrees of freedom. Seasons and new levels make the center uncertain.
-    left = 1.0 - seasonal.paid
+    left = 1.0 - seasonal.used_freedom
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))
     least = np.maximum(LEAST_OF_SAMPLING * moments.sampling, resolution**2)
     # The lower bound adds no degrees of freedom, because a small variance may be chance.
-    variance = np.maximum(moments.variance * seasonal.unrest / left, least)
+    variance = np.maximum(moments.variance * seasonal.phase_variance / left, least)
     variance = np.where(moments.df > 0, variance, np.nan)
     return Reference(
         center=moments.center,
-        center_error=np.sqrt(variance * (moments.doubt + seasonal.doubt + levels.doubt)),
+        center_error=np.sqrt(variance * (moments.doubt + seasonal.effect_variance + levels.doubt)),
         spread=np.sqrt(variance),
         sampling=moments.sampling,
         df=moments.df * left,

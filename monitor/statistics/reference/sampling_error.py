@@ -240,12 +240,12 @@ def judge_rare(
     is_share: Flags,
     past: tuple[Floats, Floats],
     now: tuple[Floats, Floats],
-    shares: Floats,
+    alpha: Floats,
     *,
     by_angle: tuple[Floats, Floats],
     always: Floats,
 ) -> tuple[Floats, Floats, Flags]:
-    """Judge rare shares as counts.
+    """Judge the series of rare shares as counts. Leave the results of all other series as they are.
 
     Returns three arrays of shape (m,): the upper limits as angles, the p-values, and whether each
     series was judged as a count.
@@ -253,40 +253,46 @@ def judge_rare(
     - ``is_share`` (m,): whether a series consists of angles of shares. Only these can be counts.
     - ``past``: the angles and errors of past runs, (runs, m).
     - ``now``: the angles and errors of this run, (m,).
-    - ``shares`` (m,): the allowed chances of a false alert.
-    - ``by_angle``: the limits and p-values of series that are judged as angles.
+    - ``alpha`` (m,): the allowed chances of a false alert.
+    - ``by_angle``: the limits and p-values of all series if they are judged as angles.
     - ``always`` (m,): the number of users that are in every count. For example, at least one user
       always has the most common list. The count without these users is judged too, and the smaller
       p-value is used.
     """
     limits = by_angle[0].copy()
-    p = by_angle[1].copy()
+    p_values = by_angle[1].copy()
     columns = np.flatnonzero(is_share)
     counts, users = to_count(now[0][columns], now[1][columns])
     newest = keep_newest(past[0][:, columns], past[1][:, columns], WINDOW)
     past_counts, past_users = to_count(*newest)
-    expected = np.nansum(past_counts, axis=0) * users
-    is_rare = expected < RARE * np.nansum(past_users, axis=0)
+    # The expected count of this run is the share in past runs, multiplied by the users of this run.
+    past_counted = np.nansum(past_counts, axis=0)
+    is_rare = past_counted * users < RARE * np.nansum(past_users, axis=0)
+    # From here on, the arrays have only the columns of rare shares.
     columns = columns[is_rare]
     counts = counts[is_rare]
     users = users[is_rare]
     past_counts = past_counts[:, is_rare]
     past_users = past_users[:, is_rare]
     reference = CountReference.of(past_counts, past_users)
-    beyond = np.maximum(counts - always[columns], 0.0)
-    past_beyond = np.maximum(past_counts - always[columns], 0.0)
-    chance = np.fmin(
+    further = np.maximum(counts - always[columns], 0.0)
+    past_further = np.maximum(past_counts - always[columns], 0.0)
+    p_of_counts = np.fmin(
         reference.p_values(counts, users),
-        CountReference.of(past_beyond, past_users).p_values(beyond, users),
+        CountReference.of(past_further, past_users).p_values(further, users),
     )
     # In a small segment, RARE users may be hit together by chance. The same is true for twice as
-    # many users as in the largest past count.
-    most = np.maximum(
-        np.maximum(RARE, MOST_RARE * users), 2.0 * np.fmax.reduce(past_counts, axis=0, initial=0.0)
-    )
-    chance = np.where(counts > most, np.fmin(chance, shares[columns]), chance)
-    limit = np.fmin(reference.limit(users, shares[columns]), most)
-    exact, _ = to_angle(limit / users, users)
-    limits[columns] = np.where(reference.is_calm, np.fmin(limits[columns], exact), exact)
-    p[columns] = np.where(reference.is_calm, np.fmin(p[columns], chance), chance)
-    return limits, p, np.isin(np.arange(len(p)), columns)
+    # many users as in the largest past count. A count above all of these is never taken for chance.
+    largest_past = np.fmax.reduce(past_counts, axis=0, initial=0.0)
+    largest_by_chance = np.maximum(np.maximum(RARE, MOST_RARE * users), 2.0 * largest_past)
+    is_too_large = counts > largest_by_chance
+    p_of_counts = np.where(is_too_large, np.fmin(p_of_counts, alpha[columns]), p_of_counts)
+    count_limits = np.fmin(reference.limit(users, alpha[columns]), largest_by_chance)
+    angle_limits, _ = to_angle(count_limits / users, users)
+    # Calm counts are judged as angles too. The stricter one of both results is used.
+    stricter_limits = np.fmin(limits[columns], angle_limits)
+    smaller_p = np.fmin(p_values[columns], p_of_counts)
+    limits[columns] = np.where(reference.is_calm, stricter_limits, angle_limits)
+    p_values[columns] = np.where(reference.is_calm, smaller_p, p_of_counts)
+    is_counted = np.isin(np.arange(len(p_values)), columns)
+    return limits, p_values, is_counted

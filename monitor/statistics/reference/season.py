@@ -63,17 +63,17 @@ class Phases:
 
 @immutable
 class Seasonal:
-    """Values that were moved to the phase of the next run, and what this costs.
+    """Values that were moved to the phase of the next run, and how uncertain this makes them.
 
-    The fields except ``values`` are costs, as arrays of shape (m,).
+    Both variances are multiples of the variance between runs of one phase.
     """
 
     values: Floats  # (runs, m)
-    paid: Floats  # share of the degrees of freedom that the effects cost, under a third per cycle
-    # Variance of the effect of the next run's phase, as a multiple of the variance between runs
-    doubt: Floats
-    # Variance of runs in this phase, as a multiple of the variance between runs
-    unrest: Floats
+    # (m,), the share of the degrees of freedom that was used to estimate the effects of the phases.
+    # It is less than a third for each cycle.
+    used_freedom: Floats
+    effect_variance: Floats  # (m,), variance of the estimated effect of the next run's phase
+    phase_variance: Floats  # (m,), variance of the runs in the next run's phase
 
 
 def remove_seasons(
@@ -107,9 +107,9 @@ def remove_seasons(
         seasonal = _remove_cycle(total.values, cycle, alerting, side)
         total = Seasonal(
             values=seasonal.values,
-            paid=total.paid + seasonal.paid,
-            doubt=total.doubt + seasonal.doubt,
-            unrest=np.maximum(total.unrest, seasonal.unrest),
+            used_freedom=total.used_freedom + seasonal.used_freedom,
+            effect_variance=total.effect_variance + seasonal.effect_variance,
+            phase_variance=np.maximum(total.phase_variance, seasonal.phase_variance),
         )
     return total
 
@@ -126,55 +126,71 @@ def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats)
     if runs == 0:
         return _without_season(values)
     past = phases.past[:runs]
-    names, rows = np.unique(past, return_inverse=True)
-    member = (rows[:, np.newaxis] == np.arange(len(names))).astype(float)
-    # All runs of one day are one recurrence of the weekday.
+    phase_names, phase_of_run = np.unique(past, return_inverse=True)
+    # (runs, phases), 1 if the run is in the phase, and otherwise 0.
+    member = (phase_of_run[:, np.newaxis] == np.arange(len(phase_names))).astype(float)
+    # The first run of each recurrence. All runs of one day are one recurrence of the weekday.
     blocks = np.flatnonzero(np.diff(past, prepend=-1))
-    patterns = _find_patterns(values, phases, rows, blocks, alerting)
-    finished = np.where(patterns.outdated, np.nan, values[:runs])
-    learned = np.where(patterns.faults, np.nan, finished)
+    patterns = _find_patterns(values, phases, phase_of_run, blocks, alerting)
+    not_outdated = np.where(patterns.outdated, np.nan, values[:runs])
+    # The values from which the season is learned, NaN for all other runs.
+    learned = np.where(patterns.faults, np.nan, not_outdated)
     # Medians are computed by phase, because weekends are not outliers of a week.
-    middle = np.array([find_median(learned[rows == phase]) for phase in range(len(names))])[rows]
-    deviations = pull_in(learned, middle)
+    median_of_phase = []
+    for phase in range(len(phase_names)):
+        median_of_phase.append(find_median(learned[phase_of_run == phase]))
+    medians = np.array(median_of_phase)[phase_of_run]
+    deviations = pull_in(learned, medians)
     counts, means = _average_by_phase(member, deviations)
     shrinkage = _shrink(deviations, counts, means)
     has_block = np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan)
     recurrences, _ = _average_by_phase(member[blocks], has_block)
-    has_season = _is_enough(recurrences, patterns.least, names == phases.now)
-    has_season = has_season & _improves_prediction(member, deviations, (counts, means, shrinkage))
+    is_enough = _is_enough(recurrences, patterns.least, phase_names == phases.now)
+    has_season = is_enough & _improves_prediction(member, deviations, (counts, means, shrinkage))
     effects = np.where(has_season, shrinkage * means, 0.0)
-    here = int(np.argmax(names == phases.now))  # if the phase is new, there is no season
+    next_phase = int(
+        np.argmax(phase_names == phases.now)
+    )  # if the phase is new, there is no season
+    # An echo is used if there is no season, or if it replaces the season.
+    has_only_season = has_season & ~patterns.is_new
     is_on_other_side = patterns.echo * side < 0
-    echo = np.where((has_season & ~patterns.is_new) | is_on_other_side, np.nan, patterns.echo)
-    moved = values.copy()  # runs of an unfinished recurrence already have this phase
-    moved[:runs] = finished - member @ effects + effects[here]
-    moved[:runs] += np.nan_to_num(echo - effects[here]) * ~patterns.stays
-    paid = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(names)) / np.maximum(counts.sum(axis=0), 1)
-    doubt = np.where(has_season, shrinkage[here] / np.maximum(counts[here], 1), 0.0)
-    unrest = _measure_unrest(member, learned - middle, here)
+    echo = np.where(has_only_season | is_on_other_side, np.nan, patterns.echo)
+    # Runs are moved from the effect of their phase to that of the next phase, or else to the echo.
+    # Runs of an unfinished recurrence are in the next phase already.
+    moved = values.copy()
+    moved[:runs] = not_outdated - member @ effects + effects[next_phase]
+    moved[:runs] += np.nan_to_num(echo - effects[next_phase]) * ~patterns.stays
+    used = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(phase_names))
+    used_freedom = used / np.maximum(counts.sum(axis=0), 1)
+    effect_variance = shrinkage[next_phase] / np.maximum(counts[next_phase], 1)
+    effect_variance = np.where(has_season, effect_variance, 0.0)
+    phase_variance = _measure_phase_variance(member, learned - medians, next_phase)
     return Seasonal(
         values=moved,
-        paid=np.where(has_season, paid, 0.0),
-        doubt=np.where(np.isnan(echo), doubt, 1.0),
-        unrest=np.where(has_season, unrest, 1.0),
+        used_freedom=np.where(has_season, used_freedom, 0.0),
+        # An echo is the mean of one recurrence, so it is as uncertain as a single run.
+        effect_variance=np.where(np.isnan(echo), effect_variance, 1.0),
+        phase_variance=np.where(has_season, phase_variance, 1.0),
     )
 
 
 def _without_season(values: Floats) -> Seasonal:
-    none = np.zeros(values.shape[1])
-    return Seasonal(values=values, paid=none, doubt=none, unrest=none + 1.0)
+    zeros = np.zeros(values.shape[1])
+    ones = np.ones(values.shape[1])
+    return Seasonal(values=values, used_freedom=zeros, effect_variance=zeros, phase_variance=ones)
 
 
-def _measure_unrest(member: Floats, residuals: Floats, here: int) -> Floats:
-    """Variance of the runs in phase ``here``, as a multiple of the usual variance in a phase.
+def _measure_phase_variance(member: Floats, residuals: Floats, phase: int) -> Floats:
+    """Variance of the runs in phase ``phase``, as a multiple of the usual variance in a phase, (m,).
 
     It is at least 1. With few runs it is shrunk towards 1.
     """
     counts, sizes = _average_by_phase(member, np.abs(residuals))
-    usual = find_median(np.where(counts > 0, sizes, np.nan))
-    ratio = (sizes[here] / np.where(usual > 0, usual, np.inf)) ** 2
-    unrest: Floats = np.fmax((counts[here] * ratio + DOUBTED) / (counts[here] + DOUBTED), 1.0)
-    return unrest
+    usual_size = find_median(np.where(counts > 0, sizes, np.nan))
+    ratio = (sizes[phase] / np.where(usual_size > 0, usual_size, np.inf)) ** 2
+    shrunk = (counts[phase] * ratio + DOUBTED) / (counts[phase] + DOUBTED)
+    phase_variance: Floats = np.fmax(shrunk, 1.0)
+    return phase_variance
 
 
 def _any_of(flags: Flags, blocks: Integers) -> Flags:
@@ -186,7 +202,7 @@ def _any_of(flags: Flags, blocks: Integers) -> Flags:
     return by_block
 
 
-def _find_lasting(alerting: Flags, cycle: float) -> Flags:
+def _find_lasting(alerting: Flags, runs_of_cycle: float) -> Flags:
     """Which runs belong to a long alert, (runs, m).
 
     An alert is long if it still lasts, or if it lasted for a complete cycle of runs.
@@ -196,7 +212,7 @@ def _find_lasting(alerting: Flags, cycle: float) -> Flags:
     for row in range(1, len(alerting)):
         length[row] += length[row - 1] * alerting[row]
     for row in range(len(alerting) - 2, -1, -1):
-        lasting[row] &= (length[row] >= cycle) | (lasting[row + 1] & alerting[row + 1])
+        lasting[row] &= (length[row] >= runs_of_cycle) | (lasting[row + 1] & alerting[row + 1])
     return lasting
 
 
@@ -222,15 +238,16 @@ class _Patterns:
 def _find_patterns(
     values: Floats,
     phases: Phases,
-    rows: Integers,
+    phase_of_run: Integers,
     blocks: Integers,
     alerting: Flags,
 ) -> _Patterns:
     """Find phases that were far out repeatedly.
 
-    ``rows`` has the number of each run's phase. ``blocks`` has the first row of each recurrence.
+    ``phase_of_run`` has the number of each run's phase, (runs,). ``blocks`` has the first row of
+    each recurrence, which is called a block here.
     """
-    runs = len(rows)
+    runs = len(phase_of_run)
     series = values.shape[1]
     faults, outdated, stays = (np.zeros((runs, series), dtype=bool) for _ in range(3))
     least = np.full(series, LEAST_IN_PHASE)
@@ -238,21 +255,29 @@ def _find_patterns(
     is_new = np.zeros(series, dtype=bool)
     with_alerts = np.flatnonzero(alerting.any(axis=0))
     if with_alerts.size:
-        cycle = runs * (rows.max() + 1) / len(blocks)
-        lasting = _find_lasting(alerting[:, with_alerts], cycle)[:runs]
         has_alert = alerting[:runs, with_alerts]
-        ill, distances = _find_ill(values[:runs, with_alerts], rows, blocks, has_alert, lasting)
-        outdated[:, with_alerts], recurs = _find_recurring(rows, blocks, ill)
+        # Each cycle has one block of each phase.
+        runs_of_cycle = runs * (phase_of_run.max() + 1) / len(blocks)
+        lasting = _find_lasting(alerting[:, with_alerts], runs_of_cycle)[:runs]
+        ill, distances = _find_ill(
+            values[:runs, with_alerts], phase_of_run, blocks, has_alert, lasting
+        )
+        outdated[:, with_alerts], recurs = _find_recurring(phase_of_run, blocks, ill)
         least[with_alerts[recurs.any(axis=0)]] = RECURRING
         if phases.is_known_at_once:
+            # A single block is enough if all of its runs have an alert.
             recurs |= ill & np.logical_and.reduceat(has_alert, blocks, axis=0)
         in_pattern = np.repeat(recurs, np.diff(blocks, append=runs), axis=0)
         faults[:, with_alerts] = lasting | (has_alert & ~in_pattern)
-        of_phase = np.flatnonzero(phases.past[blocks] == phases.now)
-        if of_phase.size:
-            echo[with_alerts] = np.where(recurs[of_phase[-1]], distances[of_phase[-1]], np.nan)
-            is_new[with_alerts] = ~ill[of_phase[-2:][0]]
-            stays[:, with_alerts] = in_pattern & (phases.past[:runs] == phases.now)[:, np.newaxis]
+        blocks_of_next = np.flatnonzero(phases.past[blocks] == phases.now)
+        if blocks_of_next.size:
+            last = blocks_of_next[-1]
+            echo[with_alerts] = np.where(recurs[last], distances[last], np.nan)
+            # This is the last block itself if there is no block before it.
+            block_before = blocks_of_next[-2:][0]
+            is_new[with_alerts] = ~ill[block_before]
+            is_in_next_phase = phases.past[:runs] == phases.now
+            stays[:, with_alerts] = in_pattern & is_in_next_phase[:, np.newaxis]
     return _Patterns(
         faults=faults,
         outdated=outdated,
@@ -265,48 +290,56 @@ def _find_patterns(
 
 def _find_ill(
     values: Floats,
-    rows: Integers,
+    phase_of_run: Integers,
     blocks: Integers,
     alerting: Flags,
     lasting: Flags,
 ) -> tuple[Flags, Floats]:
     """Find ill blocks, and the distances of far-out blocks: two arrays of shape (blocks, m).
 
-    A block is one recurrence of a phase. It is ill if one of its runs has an alert that is not
-    long. It is also ill if the last block of the same phase is ill and both are about equally far
-    out. The distance is measured from the median of runs without alerts to the block's mean. It is
-    NaN if the block is not far out.
+    A block is one recurrence of a phase. Its distance is its mean minus the median of all runs
+    without alerts. The returned distance is NaN if the block is not far out. A block is ill in two
+    cases:
+
+    - One of its runs has an alert that is not long.
+    - The last block of the same phase is ill and far out, and this block's distance is nearer to
+      that block's distance than to 0.
+
+    ``phase_of_run`` has the number of each run's phase, (runs,). ``blocks`` has the first run of each
+    block. ``lasting`` marks the runs of long alerts (see `_find_lasting`).
     """
     calm = np.where(alerting, np.nan, values)
     counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
     means = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan)
     distances = means - find_median(calm)
-    far = np.where(np.abs(distances) > FAR_OUT * find_scale(calm), distances, np.nan)
+    is_far_out = np.abs(distances) > FAR_OUT * find_scale(calm)
+    far_distances = np.where(is_far_out, distances, np.nan)
     ill = _any_of(alerting & ~lasting, blocks)
-    newest: dict[int, int] = {}
-    for block, phase in enumerate(rows[blocks].tolist()):
-        before = newest.get(phase, block)
-        is_alike = np.abs(distances[block] - far[before]) < np.abs(distances[block])
-        ill[block] |= ill[before] & is_alike
-        newest[phase] = block
-    return ill, far
+    last_block_of_phase: dict[int, int] = {}
+    for block, phase in enumerate(phase_of_run[blocks].tolist()):
+        last = last_block_of_phase.get(phase)
+        if last is not None:
+            is_alike = np.abs(distances[block] - far_distances[last]) < np.abs(distances[block])
+            ill[block] |= ill[last] & is_alike
+        last_block_of_phase[phase] = block
+    return ill, far_distances
 
 
-def _find_recurring(rows: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
+def _find_recurring(phase_of_run: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
     """Find phases with RECURRING ill blocks in a row.
 
     Returns which runs of such a phase are older than these blocks, (runs, m), and which blocks
     these are, (blocks, m).
     """
-    outdated = np.zeros((len(rows), ill.shape[1]), dtype=bool)
+    outdated = np.zeros((len(phase_of_run), ill.shape[1]), dtype=bool)
     recurring = np.zeros(ill.shape, dtype=bool)
-    for phase in np.unique(rows[blocks[ill.any(axis=1)]]):
-        of_phase = np.flatnonzero(rows[blocks] == phase)
-        for first in range(len(of_phase) + 1 - RECURRING):
-            in_a_row = of_phase[first : first + RECURRING]
+    for phase in np.unique(phase_of_run[blocks[ill.any(axis=1)]]):
+        blocks_of_phase = np.flatnonzero(phase_of_run[blocks] == phase)
+        for first in range(len(blocks_of_phase) + 1 - RECURRING):
+            in_a_row = blocks_of_phase[first : first + RECURRING]
             recurs = ill[in_a_row].all(axis=0)
-            start = blocks[of_phase[first]]
-            outdated[:start] |= recurs & (rows[:start, np.newaxis] == phase)
+            start = blocks[blocks_of_phase[first]]
+            outdated[:start] |= recurs & (phase_of_run[:start, np.newaxis] == phase)
             recurring[in_a_row] |= recurs
     return outdated, recurring
 
@@ -381,6 +414,20 @@ def correlate(values: Floats, chance: Floats | float = 1e-3) -> Floats:
     cautious = leaning - CORRELATION_CAUTION * np.log10(chance) * doubt
     correlation: Floats = np.clip(cautious, 0.0, MOST_CORRELATION)
     return correlation
+
+
+def raise_to_median(correlation: Floats, groups: Integers) -> Floats:
+    """Raise each correlation, (m,), to the median of its group at least.
+
+    ``groups`` (m,) has the number of each series' group. A group has one series for each segment.
+    Segments follow the same trainings, so they correlate about equally. Without this, the segment
+    whose estimate is too low by chance decides how often a trend alerts.
+    """
+    raised = correlation.copy()
+    for group in np.unique(groups):
+        of_group = groups == group
+        raised[of_group] = np.maximum(raised[of_group], np.median(correlation[of_group]))
+    return raised
 
 
 def discount(z: Floats, r: Floats) -> Floats:

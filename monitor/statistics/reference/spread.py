@@ -170,15 +170,20 @@ def run_weights(values: Floats, errors: Floats) -> Floats:
 
 
 def _sum_up(values: Floats, errors: Floats, weights: Floats) -> WeightedMoments:
+    """Return the moments with these weights, by the formulas of `measure_moments`.
+
+    A run with the weight 0 is left out.
+    """
     runs = np.sum(weights > 0, axis=0)
     share = weights / np.where(runs > 0, weights.sum(axis=0), np.nan)
     center = np.where(runs > 0, np.nansum(share * values, axis=0), np.nan)
     doubt = np.where(runs > 0, (share**2).sum(axis=0), np.nan)
-    once = np.where(runs > 1, 1.0 - doubt, np.nan)
-    variance = np.nansum(share * (values - center) ** 2, axis=0) / once
-    of_one_run = np.nansum(share * errors**2, axis=0)
-    of_runs = np.nansum(share * (1.0 - share) * errors**2, axis=0) / once
-    sampling = np.where(runs > 1, of_runs, of_one_run)
+    # The divisor that makes the estimates unbiased. One run shows no variance.
+    divisor = np.where(runs > 1, 1.0 - doubt, np.nan)
+    variance = np.nansum(share * (values - center) ** 2, axis=0) / divisor
+    sampling_of_one_run = np.nansum(share * errors**2, axis=0)
+    sampling_of_runs = np.nansum(share * (1.0 - share) * errors**2, axis=0) / divisor
+    sampling = np.where(runs > 1, sampling_of_runs, sampling_of_one_run)
     df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
     return WeightedMoments(
         center=center,
@@ -261,10 +266,15 @@ def find_levels(values: Floats, past: PastAlerts) -> Levels:
 class _Scan:
     """The state of a scan over runs, from the oldest run to the newest.
 
-    - ``origin``: the first row of the newest level.
+    - ``values``: the values, where runs before a level are shifted to this level, (runs, m).
+    - ``origin``: the first row of the newest level, -1 without a new level.
+    - ``level`` and ``normal``: the newest level, and the level before it.
+    - ``has_moved``: whether these two levels differ.
+    - ``is_open``: whether the newest level may still be left, because nobody has accepted it.
     - ``streak``: the number of runs of the last alert.
     - ``total``: the sum of the values of the runs of the last alert.
     - ``healed``: the number of runs since the last alert.
+    - ``enough``: after this many runs with an alert at one level, a level begins.
     """
 
     def __init__(self, values: Floats, is_used: Flags, enough: int) -> None:
@@ -285,47 +295,49 @@ class _Scan:
         whether all of the last LAST runs are far from normal.
         """
         now = self.values[row]
-        is_new = alerting & (self.healed > 0)
+        is_new_alert = alerting & (self.healed > 0)
         self.healed = np.where(alerting, 0, self.healed + 1)
-        self.streak = np.where(is_new, 1, self.streak + alerting)
-        self.total = np.where(is_new, now, self.total + np.where(alerting, now, 0.0))
+        self.streak = np.where(is_new_alert, 1, self.streak + alerting)
+        self.total = np.where(is_new_alert, now, self.total + np.where(alerting, now, 0.0))
         has_lasted = alerting & (self.streak >= self.enough)
         if has_lasted.any():
             start = row + 1 - self.enough
             self.begin(has_lasted & _is_stable(self.values[start : row + 1]), start, row)
         if len(firing) > LAST:
-            self._begin_if_back(row, firing, far)
+            self._begin_if_nearly_normal(row, firing, far)
         if np.any(self.is_open):
             last = self.values[max(row + 1 - MIN_HEALTHY_RUNS, 0) : row + 1]
-            is_nearer = np.abs(last - self.normal) < np.abs(last - self.level)
+            is_nearer_to_normal = np.abs(last - self.normal) < np.abs(last - self.level)
             is_settled = row - self.origin >= MIN_HEALTHY_RUNS
-            self._leave(self.is_open & is_settled & is_nearer.all(axis=0), row)
+            self._leave(self.is_open & is_settled & is_nearer_to_normal.all(axis=0), row)
 
-    def _begin_if_back(self, row: int, firing: Flags, far: Flags) -> None:
-        """Begin a level with the last runs if they are nearer to normal than to the fault.
+    def _begin_if_nearly_normal(self, row: int, firing: Flags, far: Flags) -> None:
+        """Begin a level with the last LAST runs if they are nearer to normal than to the fault.
 
-        Normal is the level before the fault.
+        Normal is the level before the fault. The level of the fault is the mean of the alert's
+        earlier runs.
 
         If the alert has ended in the meantime, the last runs must also be ``far`` from normal. If
         they are not, the fault has healed, and no level begins.
         """
-        alerting_runs = LAST - self.healed
-        has_ended = (self.healed > 0) & (alerting_runs >= 0)
+        # How many of the last runs belong to the last alert. They come first.
+        alert_runs = LAST - self.healed
+        has_ended = (self.healed > 0) & (alert_runs >= 0)
         still_fires = (self.healed == 0) & firing[1:].all(axis=0)
-        fired_until = np.take_along_axis(
-            firing, np.clip(alerting_runs, 0, LAST)[np.newaxis], axis=0
-        )[0]
-        may_be_back = (self.streak > alerting_runs) & (
-            still_fires | (has_ended & fired_until & far)
-        )
-        if not may_be_back.any():
+        # ``firing`` has one run before the last runs, so this is the index of the alert's last run.
+        last_of_alert = np.clip(alert_runs, 0, LAST)[np.newaxis]
+        fired_to_the_end = np.take_along_axis(firing, last_of_alert, axis=0)[0]
+        has_earlier_runs = self.streak > alert_runs
+        may_begin = has_earlier_runs & (still_fires | (has_ended & fired_to_the_end & far))
+        if not may_begin.any():
             return
         start = row + 1 - LAST
         last = self.values[start : row + 1]
-        of_alert = np.where(np.arange(LAST)[:, np.newaxis] < alerting_runs, last, 0.0).sum(axis=0)
-        fault = (self.total - of_alert) / np.maximum(self.streak - alerting_runs, 1)
+        is_of_alert = np.arange(LAST)[:, np.newaxis] < alert_runs
+        earlier_total = self.total - np.where(is_of_alert, last, 0.0).sum(axis=0)
+        fault = earlier_total / np.maximum(self.streak - alert_runs, 1)
         is_nearer = np.abs(last - self._find_normal(start)) < np.abs(last - fault)
-        self.begin(may_be_back & is_nearer.all(axis=0), start, row)
+        self.begin(may_begin & is_nearer.all(axis=0), start, row)
 
     def _is_other(self, before: int, level: Floats) -> Flags:
         """Whether a level differs from the level of the healthy runs before it."""

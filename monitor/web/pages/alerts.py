@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from itertools import islice
 from operator import attrgetter
+from typing import Any
 
 from monitor.alerts.leading_changes import find_first_bad_slot, find_first_step, find_lead
 from monitor.alerts.notification_policy import compose_messages, is_silenced, propose_matchers
@@ -17,7 +18,7 @@ from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, 
 from monitor.model.rules import Severity
 from monitor.model.runs import LatestRun
 from monitor.model.urgency import Impact, find_impact
-from monitor.pipeline.delivery import brief_message
+from monitor.pipeline.briefings import brief_message
 from monitor.texts.actions import (
     accept_command,
     acknowledge_command,
@@ -140,32 +141,29 @@ class AlertPage:
 
 def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     """Return the page of all incidents that the filters in the query select."""
-    chosen = query.chosen
     now = site.clock.now()
     pages = site.store.pages
-    incident_filter = IncidentFilter(
-        comparison=chosen.get("comparison") or None,
-        severity=Severity(chosen["severity"]) if chosen.get("severity") else None,
-        text=chosen.get("text", ""),
-    )
-    state = IncidentState(chosen["state"]) if chosen.get("state") else None
-    before = chosen.get("before")
-    firing: Sequence[IncidentStart] = ()
-    ended: Sequence[IncidentStart] = ()
+    incident_filter, state = _read_filter(query.chosen)
+    before_number = query.chosen.get("before")
+    firing_starts: Sequence[IncidentStart] = ()
+    ended_starts: Sequence[IncidentStart] = ()
     next_page_before = None
-    if state is not IncidentState.ENDED and before is None:
-        firing = pages.incidents(
+    is_first_page = before_number is None
+    if state is not IncidentState.ENDED and is_first_page:
+        firing_starts = pages.incidents(
             incident_filter, is_firing=True, before_number=None, limit=_MOST_FIRING
         )
     if state is not IncidentState.FIRING:
         # If there is one incident more than the page shows, there is another page.
-        found = pages.incidents(
-            incident_filter, is_firing=False, before_number=before, limit=MOST_ENDED_INCIDENTS + 1
+        newest_first = pages.incidents(
+            incident_filter,
+            is_firing=False,
+            before_number=before_number,
+            limit=MOST_ENDED_INCIDENTS + 1,
         )
-        ended = found[:MOST_ENDED_INCIDENTS]
-        if len(found) > MOST_ENDED_INCIDENTS:
-            # The newest incidents come first, so the next page begins after the last one.
-            next_page_before = ended[-1].number
+        ended_starts = newest_first[:MOST_ENDED_INCIDENTS]
+        if len(newest_first) > MOST_ENDED_INCIDENTS:
+            next_page_before = ended_starts[-1].number
     configured = site.comparisons()
     names = set(configured)
     names.update(latest.comparison for latest in site.latest())
@@ -176,15 +174,27 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     return AlertsPage(
         filter=incident_filter,
         state=state,
-        firing_incidents=_read_incidents(site, firing),
-        ended_incidents=_read_incidents(site, ended),
-        page_before=before,
+        firing_incidents=_read_incidents(site, firing_starts),
+        ended_incidents=_read_incidents(site, ended_starts),
+        page_before=before_number,
         next_page_before=next_page_before,
         comparisons=tuple(sorted(names)),
         silences=silences,
         unmatched_silences=tuple(map(write_unmatched, unmatched)),
         at=now,
     )
+
+
+def _read_filter(chosen: Mapping[str, Any]) -> tuple[IncidentFilter, IncidentState | None]:
+    """Return the filters in the query. An empty parameter means no filter, like a missing one."""
+    severity = chosen.get("severity")
+    state = chosen.get("state")
+    incident_filter = IncidentFilter(
+        comparison=chosen.get("comparison") or None,
+        severity=Severity(severity) if severity else None,
+        text=chosen.get("text", ""),
+    )
+    return incident_filter, IncidentState(state) if state else None
 
 
 def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incident, ...]:
@@ -279,7 +289,10 @@ def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tup
     policy = site.policy()
     held = []
     for start in starts:
-        reason = "dry run" if policy.is_muted(start) else policy.in_maintenance(start, now)
+        # The reason is None if the alert is in no maintenance window.
+        reason = policy.in_maintenance(start, now)
+        if policy.is_muted(start):
+            reason = "dry run"
         if reason:
             held.append(f"{start.alert}: {reason}")
     # An alert that fires in several segments is returned once.
@@ -353,19 +366,18 @@ def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
 def _make_incident(
     changes: Sequence[Transition], firing: Mapping[str | None, AlertState]
 ) -> Incident:
-    """Make an incident from its changes, and from the states of firing alerts.
+    """Make an incident from its changes. The changes may have any order, and contain duplicates.
 
-    ``firing`` has these states by dedup key. The changes may have any order, and contain
-    duplicates.
+    ``firing`` has the states of firing alerts by dedup key. It may have other incidents' alerts.
     """
     # Without starts, which may have been deleted, the other changes say what the incident is.
     starts = [change for change in changes if change.is_start] or list(changes)
     first = min(starts, key=attrgetter("at"))
-    states = [firing[change.dedup_key] for change in changes if change.dedup_key in firing]
-    names = [state.acknowledged_by for state in states if state.acknowledged_by]
+    firing_states = [firing[change.dedup_key] for change in changes if change.dedup_key in firing]
+    acknowledged_by = [state.acknowledged_by for state in firing_states if state.acknowledged_by]
     ended_at = None
     # The incident lasts while one of its alerts fires.
-    if not states:
+    if not firing_states:
         ended_at = max((change.at for change in changes if change.is_end), default=None)
     most_severe_first = list(Severity)
     return Incident(
@@ -377,7 +389,7 @@ def _make_incident(
         started_at=first.at,
         slot=first.slot,
         ended_at=ended_at,
-        acknowledged_by=names[0] if names else None,
+        acknowledged_by=acknowledged_by[0] if acknowledged_by else None,
         impact=find_impact(starts, None),
         sentence=first.explanation or f"{first.reason[:1].upper()}{first.reason[1:]}",
     )

@@ -27,7 +27,7 @@ from monitor.web.pages.overview import (
     ComparisonState,
     Firing,
     find_rule_on_drop,
-    firing_of,
+    list_firing,
     read_overview_page,
     state_of,
 )
@@ -147,7 +147,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     configured = site.comparison(name)
     latest = site.latest_of(name)
     states = _states_of(latest)
-    firing = firing_of(states)
+    firing = list_firing(states)
     incident = firing[0].incident if firing else None
     firing_incident = None
     lead = None
@@ -388,22 +388,25 @@ def _choose_time(
 
 
 def _usual_period(latest: LatestRun | None) -> str:
-    """Return the period to show first: a week, or more if the comparison runs rarely."""
+    """Return the period to show first: a week, or more if the comparison runs rarely.
+
+    It is the shortest of ``7d``, ``30d`` and ``1y`` in which about `_USUAL_RUNS` runs fit.
+    """
     slots = [slot for slot, _ in latest.recent] if latest is not None else []
-    if len(slots) > 1:
-        # The oldest run comes first.
-        interval = (slots[-1] - slots[0]) / (len(slots) - 1)
-        if interval > PERIODS["30d"] / _USUAL_RUNS:
-            return "1y"
-        if interval > PERIODS["7d"] / _USUAL_RUNS:
-            return "30d"
-    return "7d"
+    if len(slots) <= 1:
+        return "7d"
+    # The oldest run comes first.
+    interval = (slots[-1] - slots[0]) / (len(slots) - 1)
+    for period in ("7d", "30d"):
+        if _USUAL_RUNS * interval <= PERIODS[period]:
+            return period
+    return "1y"
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
     """Yield the slot of each run before which settings or models changed, and the changes."""
-    for before, point in pairwise(points):
-        changes = write_changes(before, point.slot, point.config_hash, point.k, point.models)
+    for point_before, point in pairwise(points):
+        changes = write_changes(point_before, point.slot, point.config_hash, point.k, point.models)
         if label := "; ".join(changes):
             yield point.slot, label
 

@@ -132,7 +132,7 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     for expectation in latest.expectations:
         if expectation.alert == alert and expectation.segment == ALL:
             normal = normal_band(expectation.expected, expectation.limit, expectation.opposite)
-    firing = firing_of(latest.states)
+    firing = list_firing(latest.states)
     sentence = None
     if firing and latest.explanation is not None:
         sentence = latest.explanation.sentence
@@ -154,23 +154,28 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     )
 
 
-def firing_of(states: Sequence[AlertState]) -> tuple[Firing, ...]:
-    """Return the firing alerts, sorted by severity. Alerts for all users come before others."""
-    by_alert: dict[str, list[AlertState]] = {}
+def list_firing(states: Sequence[AlertState]) -> tuple[Firing, ...]:
+    """Return one `Firing` for each alert that fires in at least one segment.
+
+    The most severe alert comes first. Alerts of one severity that fire for all users come first.
+    """
     firing_states = [state for state in states if state.state is State.FIRING]
+    # The state of the segment ``all`` comes first. The other states follow, oldest first.
     firing_states.sort(key=lambda state: (state.segment != ALL, state.since, state.segment))
+    states_by_alert: dict[str, list[AlertState]] = {}
     for state in firing_states:
-        by_alert.setdefault(state.alert, []).append(state)
+        states_by_alert.setdefault(state.alert, []).append(state)
     firing = []
-    for alert, of_alert in by_alert.items():
+    for alert, alert_states in states_by_alert.items():
+        first = alert_states[0]
         firing.append(
             Firing(
                 alert=alert,
-                segments=tuple(state.segment for state in of_alert),
-                severity=min((state.severity for state in of_alert), key=_SEVERITIES.index),
-                since=min(state.since for state in of_alert),
-                incident=of_alert[0].incident,
-                acknowledged_by=of_alert[0].acknowledged_by,
+                segments=tuple(state.segment for state in alert_states),
+                severity=min((state.severity for state in alert_states), key=_SEVERITIES.index),
+                since=min(state.since for state in alert_states),
+                incident=first.incident,
+                acknowledged_by=first.acknowledged_by,
             )
         )
     firing.sort(key=_rank_of_firing)

@@ -108,14 +108,16 @@ def distribution_chart(page: ComparisonPage) -> Markup:
     """
     if not page.distribution:
         return Markup()
-    _, last = page.distribution[-1]
+    _, last_histogram = page.distribution[-1]
     columns = {}
     for slot, histogram in page.distribution:
-        if (histogram.low, histogram.high) == (last.low, last.high):
+        if (histogram.low, histogram.high) == (last_histogram.low, last_histogram.high):
             columns[slot] = histogram.counts
     label = f"distribution of {page.metric} over {len(columns)} runs"
     ends = (show_instant(min(columns)), show_instant(max(columns)))
-    return draw_heat_map([*columns.values()], last.low, last.high, label=label, ends=ends)
+    return draw_heat_map(
+        [*columns.values()], last_histogram.low, last_histogram.high, label=label, ends=ends
+    )
 
 
 def coverage_chart(page: ComparisonPage) -> Markup:
@@ -267,17 +269,17 @@ def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
     """Return one row for each alert: name, segment, state, value, limit, judged slot, reason."""
     rows: list[tuple[str, ...]] = []
     for state in states:
-        shown = str(state.state)
+        shown_state = str(state.state)
         # A pending or firing alert is shown as such, even if the run could not judge it.
         if state.state is State.QUIET and not state.is_judged:
-            shown = "not judged"
+            shown_state = "not judged"
         # Without a value, nothing was compared with the limit.
         limit = "-" if state.value is None else show_number(state.threshold)
         rows.append(
             (
                 state.alert,
                 state.segment,
-                shown,
+                shown_state,
                 show_number(state.value),
                 limit,
                 show_instant(state.judged_slot),
@@ -300,13 +302,13 @@ def linked_rows(rows: Iterable[Sequence[str]], urls: Mapping[str, str]) -> list[
 def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     """Return the table of means: segment, metric, mean, its change, p05, median, users."""
     rows: list[tuple[str, ...]] = []
-    for summary, moved in zip(page.run.summaries, page.mean_changes, strict=True):
+    for summary, mean_change in zip(page.run.summaries, page.mean_changes, strict=True):
         mean = show_number(summary.mean)
-        move = "-" if moved is None else f"{moved:+.4f}"
+        shown_change = "-" if mean_change is None else f"{mean_change:+.4f}"
         p05 = show_number(summary.value("p05"))
         median = show_number(summary.value("p50"))
         users = f"{summary.n:,}"
-        rows.append((summary.segment, summary.metric, mean, move, p05, median, users))
+        rows.append((summary.segment, summary.metric, mean, shown_change, p05, median, users))
     return rows
 
 

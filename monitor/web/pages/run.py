@@ -22,9 +22,13 @@ _LIKE = 6
 class RunPage:
     """The data of a run's page.
 
-    ``mean_changes`` are the changes of the means since the previous run, one for each summary of
-    the run. ``started_alerts`` and ``ended_alerts`` are names of alerts, each with the number of
-    segments in which it started or ended.
+    - ``mean_changes`` are the changes of the means since the previous run, one for each summary of
+      the run.
+    - ``worst``, ``representative`` and ``unchanged`` are the users of the evidence. The users in
+      ``unchanged`` got equal lists from both arms.
+    - ``titles`` and ``urls`` are those of items that the page shows.
+    - ``started_alerts`` and ``ended_alerts`` are names of alerts, each with the number of segments
+      in which it started or ended.
     """
 
     comparison: str
@@ -50,41 +54,42 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
     site.require(name)
     run = _with_results(site, site.run_at(name, slot))
     pages = site.store.pages
-    before, after = pages.neighbours(name, slot)
-    means: Mapping[tuple[str, str], float | None] = {}
-    if before is not None:
-        means = pages.means(before.id)
+    previous_run, next_run = pages.neighbours(name, slot)
+    means_before: Mapping[tuple[str, str], float | None] = {}
+    if previous_run is not None:
+        means_before = pages.means(previous_run.id)
     evidence = site.store.history.evidence(run.id)
     worst = []
     representative = []
     unchanged = []
-    for user in evidence:
-        if user.kind == EvidenceKind.WORST:
-            worst.append(user)
-        elif user.baseline == user.candidate:
-            unchanged.append(user)
+    for shown in evidence:
+        if shown.kind == EvidenceKind.WORST:
+            worst.append(shown)
+        elif shown.baseline == shown.candidate:
+            unchanged.append(shown)
         else:
-            representative.append(user)
+            representative.append(shown)
     changes = pages.changes(name, None, since=slot, until=slot)
     starts = [change for change in changes if change.is_start]
     ends = [change for change in changes if not change.is_start]
+    # The explanation's items have titles already.
     explanation = run.explanation
-    moved_items = (*explanation.gained, *explanation.lost) if explanation else ()
-    titled_items = items_of(evidence)
+    exposed_items = (*explanation.gained, *explanation.lost) if explanation else ()
+    untitled_items = items_of(evidence)
     if run.unpaired is not None:
-        titled_items = titled_items.union(exposure.item for exposure in run.unpaired.items)
+        untitled_items = untitled_items.union(exposure.item for exposure in run.unpaired.items)
     return RunPage(
         comparison=name,
         run=run,
-        previous_slot=_slot_of(before),
-        next_slot=_slot_of(after),
-        is_same_input=run.has_input_of(before),
-        mean_changes=_mean_changes(run.summaries, means),
+        previous_slot=_slot_of(previous_run),
+        next_slot=_slot_of(next_run),
+        is_same_input=run.has_input_of(previous_run),
+        mean_changes=_mean_changes(run.summaries, means_before),
         worst=tuple(worst),
         representative=tuple(representative),
         unchanged=tuple(unchanged),
-        titles=site.titles(name, slot, titled_items),
-        urls=site.item_urls(name, [exposure.item for exposure in moved_items]),
+        titles=site.titles(name, slot, untitled_items),
+        urls=site.item_urls(name, [exposure.item for exposure in exposed_items]),
         started_alerts=_count_by_alert(starts),
         ended_alerts=_count_by_alert(ends),
         incident=starts[0].incident if starts else None,
@@ -180,7 +185,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
             f"no list and no score of user {user} is stored up to the run of {name} at "
             f"{slot:%Y-%m-%d %H:%M} UTC"
         )
-    before, after = pages.neighbours(name, slot)
+    previous_run, next_run = pages.neighbours(name, slot)
     scores: Mapping[str, float | None] = {}
     if history and history[-1].slot == slot:
         scores = history[-1].scores
@@ -191,17 +196,17 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     if explanation is not None and explanation.arm is not None and served_by is None:
         former_arm = explanation.arm
     former_slot, former_lists = pages.former_lists(name, user, slot)
-    former: tuple[str, ...] = getattr(former_lists, former_arm, ())
+    former_list: tuple[str, ...] = getattr(former_lists, former_arm, ())
     items: Collection[str] = ()
     if lists is not None:
-        items = {*former, *lists.baseline, *lists.candidate}
+        items = {*former_list, *lists.baseline, *lists.candidate}
     titles = site.titles(name, slot, items)
     return UserPage(
         comparison=name,
         user=user,
         run=run,
-        previous_slot=_slot_of(before),
-        next_slot=_slot_of(after),
+        previous_slot=_slot_of(previous_run),
+        next_slot=_slot_of(next_run),
         lists=lists,
         moves=find_item_moves(lists, titles) if lists else (),
         titles=titles,
@@ -209,7 +214,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         scores=scores,
         history=history,
         alike=_others_like(user, explanation),
-        former=former,
+        former=former_list,
         former_arm=former_arm,
         former_slot=former_slot,
         served_by=served_by,

@@ -1,0 +1,183 @@
+"""Tests whether items disappeared, or are in far more or far fewer lists."""
+
+import math
+
+import numpy as np
+
+from monitor.model.arrays import Codes, Flags, Integers
+from monitor.model.explanation import FaultKind
+from monitor.model.rankings import Arm
+from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
+from monitor.statistics.attribution.habits import (
+    Habit,
+)
+from monitor.statistics.attribution.scene import (
+    LEAST_HIT_USERS,
+    MORE_SDS,
+    Hypothesis,
+    Scene,
+    mean_of_bins,
+    usual_shares,
+)
+
+# Items count as removed if they filled at least this share of all places in the former lists.
+_LEAST_REMOVED = 0.02
+# Only items that were in at least this many lists are counted for this share.
+_LEAST_LISTS_OF_ITEM = 10
+# A single item may disappear on any day, so at least this many must have disappeared.
+_LEAST_ITEMS = 2
+# If such items were removed, rarer items are searched too. They must have been in at least this
+# many lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson). In
+# `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
+_RARELY_LISTED = 5
+# Some items disappear every day. So the share of the places that the removed items filled must also
+# exceed this multiple of the same share in the other arm.
+_TIMES_USUAL = 3
+# Lists that lost only removed items keep at least this share of the other items that they usually
+# keep.
+_KEPT_OF_USUAL = 0.8
+
+
+def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users whose former lists had items that hardly any user gets now.
+
+    None if there are fewer than `_LEAST_ITEMS` such items, or if they filled few places of the
+    former lists. None also if other items changed too.
+    """
+    lists = changes.lists[arm]
+    removed_frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
+    # The items that the other arm's lists lost in this run show how many usually disappear.
+    removed_by_other = changes.lists[arm.other].find_removed(_LEAST_LISTS_OF_ITEM)
+    least_exposure = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.exposure
+    if removed_frequent.exposure < least_exposure or len(removed_frequent.items) < _LEAST_ITEMS:
+        return None
+    # Items in few lists may disappear by chance. So they count only if more frequent items were
+    # removed too.
+    removed = lists.find_removed(_RARELY_LISTED)
+    is_removed = np.isin(lists.former, removed.items)
+    # If the lists lost many other items too, they changed for another reason.
+    kept_share = _share_kept_of_others(lists, is_removed)
+    if kept_share < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
+        return None
+    return Hypothesis(
+        kind=FaultKind.ITEMS_GONE,
+        arm=arm,
+        hit=changes.is_known & is_removed.any(axis=1),
+        judged=changes.is_known,
+        detail={"items": float(len(removed.items)), "exposure": removed.exposure},
+    )
+
+
+def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users who got or lost items that are in far more or far fewer lists than before.
+
+    If some items rose and others fell, one direction is used: that of the item with the largest
+    weighed change. If hardly any list still has the items, they are gone. None if there are no such
+    items, or if other items changed too.
+    """
+    counts = changes.lists[arm].item_counts
+    weighed = counts.weighed_changes
+    least_change = _least_item_change(scene, changes, arm)
+    if weighed.max(initial=0.0) < least_change:
+        return None
+    most_moved_index = int(np.argmax(weighed))
+    rises = counts.now > counts.before
+    has_risen = bool(rises[most_moved_index])
+    is_moved = (weighed >= least_change) & (rises == has_risen)
+    gained = _count_gained(changes.lists[arm], counts.items[is_moved])
+    # How many of these items each list gained, or how many it lost if the items fell.
+    moved = gained if has_risen else -gained
+    hit = changes.is_known & (moved > 0)
+    if not keep_other_items(scene, changes, arm, hit, np.abs(moved)):
+        return None
+    users = int(changes.is_known.sum())
+    # Healthy lists gain and lose such items about equally often. So the users whose lists changed
+    # in the other direction are about as many as healthy users that look hit.
+    by_chance = changes.is_known & (moved < 0)
+    kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
+    return Hypothesis(
+        kind=kind,
+        arm=arm,
+        hit=hit,
+        judged=changes.is_known,
+        usual=float(by_chance.sum()) / users,
+        detail=detail,
+    )
+
+
+def _describe_moved(
+    counts: ItemCounts, is_moved: Flags, most_moved_index: int, users: int
+) -> tuple[FaultKind, dict[str, float]]:
+    """Return the kind of fault of the moved items, and its ``detail``.
+
+    The detail has the shares of users that got the most moved item, before and now. If the items
+    are gone, it has the share of all places that they filled before.
+    """
+    items = float(is_moved.sum())
+    places_before = counts.before[is_moved].sum()
+    if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
+        exposure = float(places_before / max(1, counts.before.sum()))
+        return FaultKind.ITEMS_GONE, {"items": items, "exposure": exposure}
+    share_before = float(counts.before[most_moved_index] / users)
+    share_now = float(counts.now[most_moved_index] / users)
+    kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
+    return kind, {"items": items, "before": share_before, "now": share_now}
+
+
+# An item is at fault if the weighed change of the number of its lists is more than this multiple of
+# the usual change of the item that changed most.
+_TIMES_MOVED = 1.5
+
+
+def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+    """Return the weighed change from which an item is at fault. It is a number of users."""
+    # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
+    _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
+    usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
+    return max(_TIMES_MOVED * usual_users, LEAST_HIT_USERS + MORE_SDS * math.sqrt(usual_users))
+
+
+def _count_gained(lists: OwnLists, items: Codes) -> Integers:
+    """Return how many of these items each user's list gained, (n,). Lost items count as -1."""
+    count_before = np.isin(lists.former, items).sum(axis=1)
+    count_now = np.isin(lists.present, items).sum(axis=1)
+    return np.asarray(count_now - count_before)
+
+
+def keep_other_items(
+    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, at_fault: Integers | int
+) -> bool:
+    """Whether the ``hit`` users kept about as many of the items that are not at fault as usual.
+
+    ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
+    lists. False if no hit user has lists of both runs.
+    """
+    lists = changes.lists[arm]
+    length = np.maximum(lists.present_lengths, lists.former_lengths)
+    kept_items = lists.kept_share * length
+    kept_of_others = kept_items / np.maximum(1, length - at_fault)
+    kept_by_hit = kept_of_others[hit & changes.is_known].clip(0, 1)
+    if not len(kept_by_hit):
+        return False
+    return bool(kept_by_hit.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+
+
+def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
+    """Return which share of their other items the lists kept, as a mean over the lists, 0 to 1.
+
+    ``is_removed`` marks the places of removed items in the former lists, (n, k).
+    """
+    not_removed = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
+    kept_share = lists.kept_share * lists.former_lengths / not_removed
+    return float(np.nanmean(kept_share.clip(0, 1)))
+
+
+def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+    """Return the mean share of its items that a list of the arm usually keeps.
+
+    If it is not known, the mean share that the other arm's lists kept in this run is returned.
+    """
+    shares = scene.habits.get(arm, {}).get(Habit.REPLACED)
+    if shares is None:
+        return float(np.nanmean(changes.lists[arm.other].kept_share))
+    return 1 - mean_of_bins(shares)

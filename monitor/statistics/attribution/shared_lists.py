@@ -1,0 +1,144 @@
+"""Tests whether users share lists, or have the same lists as in the last run."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from monitor.model.arrays import Codes, Integers
+from monitor.model.explanation import FaultKind
+from monitor.model.rankings import Arm
+from monitor.statistics.attribution.changes import PairChanges
+from monitor.statistics.attribution.habits import (
+    Habit,
+    number_common_lists,
+)
+from monitor.statistics.attribution.scene import (
+    LEAST_HIT_USERS,
+    Hypothesis,
+    Scene,
+    find_by_habit,
+    is_increase,
+    lists_before,
+)
+
+
+def find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
+    """Find users of the arm with a list that many users have.
+
+    There are two tests. The result is that of the test that finds more users. It is None if
+    neither test finds any.
+
+    - Since the earlier run, more users got such a list than lost one.
+    - More users than usual have such a list. Only this test finds a slow rise, which adds few users
+      each day.
+    """
+    codes, _ = scene.batch.of(arm)
+    is_shared, list_numbers = number_common_lists(codes)
+    if not is_shared.any():
+        return None
+    codes_before, _ = lists_before(scene, arm)
+    was_shared, _ = number_common_lists(codes_before)
+    # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
+    # because two models differ more than two runs of one model.
+    least_increase = 2 * LEAST_HIT_USERS if scene.changes is None else LEAST_HIT_USERS
+    hypotheses = []
+    newly_shared = is_shared & ~was_shared
+    no_longer_shared = was_shared & ~is_shared
+    if is_increase(newly_shared, no_longer_shared, least_increase):
+        everybody = np.ones(len(codes), dtype=bool)
+        hypothesis = Hypothesis(
+            kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
+        )
+        hypotheses.append(hypothesis)
+    if scene.bins:
+        above_usual = find_by_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
+        if above_usual is not None:
+            hypotheses.append(above_usual)
+    if not hypotheses:
+        return None
+    largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.hit.sum()))
+    return _describe_shared(scene, largest, list_numbers)
+
+
+# A list of so many users is reported if nothing else is found, and if nobody shared a list before.
+_FEW = 3
+
+
+# At least this share of the items of such a list must have been in most lists before.
+_LEAST_POPULAR = 0.5
+
+
+def find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
+    """Find a few users with one list of popular items. None if any users shared a list before."""
+    if scene.changes is None:
+        return None
+    codes, _ = scene.batch.of(arm)
+    codes_before, _ = lists_before(scene, arm)
+    is_shared, list_numbers = number_common_lists(codes, _FEW)
+    was_shared, _ = number_common_lists(codes_before, _FEW)
+    if not is_shared.any() or was_shared.any():
+        return None
+    everybody = np.ones(len(codes), dtype=bool)
+    few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
+    hypothesis = _describe_shared(scene, few, list_numbers)
+    return hypothesis if hypothesis.detail["popular"] >= _LEAST_POPULAR else None
+
+
+def _describe_shared(scene: Scene, hypothesis: Hypothesis, list_numbers: Integers) -> Hypothesis:
+    """Return the hypothesis of shared lists with its ``detail``, which describes the lists.
+
+    The detail has the number of shared lists, and the share of popular items in the most common
+    one. ``list_numbers`` has the number of each user's list (see `number_common_lists`).
+    """
+    codes, _ = scene.batch.of(hypothesis.arm)
+    hit_numbers = list_numbers[hypothesis.hit]
+    most_common = np.bincount(hit_numbers).argmax()
+    first_user = int(np.argmax(hypothesis.hit & (list_numbers == most_common)))
+    detail = {
+        "lists": float(len(np.unique(hit_numbers))),
+        "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
+    }
+    return replace(hypothesis, kind=FaultKind.SHARED_LIST, detail=detail)
+
+
+def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
+    """Return the share of one list's items that are popular.
+
+    If the list has k places, the 2 k most frequent items of the earlier lists are popular.
+    """
+    former_lists, _ = lists_before(scene, arm)
+    items, counts = np.unique(former_lists[former_lists >= 0], return_counts=True)
+    most_listed = items[np.argsort(-counts, kind="stable")[: 2 * codes.size]]
+    return float(np.isin(codes[codes >= 0], most_listed).mean())
+
+
+# If at least this share of the unchanged lists are lists that many users have, they are shared
+# lists. Otherwise the lists are stale.
+_MOST_SHARED = 0.5
+# If at least this share of the lists is unchanged in both arms, there were no new data. Then no
+# list is stale.
+_NO_NEW_DATA = 0.9
+
+
+def find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users whose lists are unchanged, if more lists than usual are unchanged.
+
+    If most of these users share a list, the fault is a shared list that began in an earlier run.
+    None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
+    neither arm had new data.
+    """
+    hypothesis = find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
+    # Some arms never change. Only past runs show whether this arm is one of them.
+    if hypothesis is None or arm not in scene.habits:
+        return None
+    unchanged_shares = [changes.is_still[each][changes.is_known].mean() for each in Arm]
+    if min(unchanged_shares) >= _NO_NEW_DATA:
+        return None
+    codes, _ = scene.batch.of(arm)
+    is_shared, list_numbers = number_common_lists(codes)
+    if is_shared[hypothesis.hit].mean() >= _MOST_SHARED:
+        # Healthy users may have unchanged lists, but they do not have this list. So the usual share
+        # is 0.
+        shared = replace(hypothesis, hit=hypothesis.hit & is_shared, habit=None, usual=0.0)
+        return _describe_shared(scene, shared, list_numbers)
+    return hypothesis

@@ -1,0 +1,113 @@
+"""Tests whether lists are shifted: items were removed or added in front."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from monitor.model.arrays import Codes, Integers
+from monitor.model.explanation import FaultKind
+from monitor.model.rankings import Arm
+from monitor.statistics.attribution.changed_items import keep_other_items
+from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.statistics.attribution.habits import (
+    Habit,
+)
+from monitor.statistics.attribution.scene import (
+    Hypothesis,
+    Scene,
+    find_by_habit,
+    mean_of_bins,
+    usual_shares,
+)
+
+# The share of users with another item in front must also exceed the largest usual share by this
+# factor, because a training often changes the first item of users with little history.
+_TIMES_SHIFTED = 2
+# The other items must have moved by at least this part of the number of items in front. It is 1/3,
+# because in a list of 5 items of which 3 are gone, new items come between the other items.
+_LEAST_MOVE = 1 / 3
+
+
+def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users whose items moved up because the first items are gone, or down behind new ones.
+
+    None if there are hardly more such users than usual, or if the items in front are the same for
+    many users. None also if the items behind did not move, were replaced, or changed their order.
+    """
+    lists = changes.lists[arm]
+    for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
+        hypothesis = find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
+        if hypothesis is None:
+            continue
+        hit = hypothesis.hit
+        if habit is Habit.FIRST_GONE:
+            with_front, without_front = lists.former[hit], lists.present[hit]
+        else:
+            with_front, without_front = lists.present[hit], lists.former[hit]
+        if _has_common_first(with_front):
+            continue
+        places = _find_places(with_front, without_front)
+        in_front = _count_in_front(places)
+        has_moved = _median_move(places) >= _LEAST_MOVE * in_front
+        keeps_others = keep_other_items(scene, changes, arm, hit, in_front)
+        if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
+            detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
+            return replace(hypothesis, detail=detail)
+    return None
+
+
+# Lists are shifted only if the items that were added or removed in front differ from user to user.
+# So no item is that of more than this share of the users.
+_MOST_COMMON = 0.5
+
+
+def _has_common_first(lists: Codes) -> bool:
+    """Whether more than `_MOST_COMMON` of the lists have the same first item."""
+    _, users_by_first = np.unique(lists[:, 0], return_counts=True)
+    return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
+
+
+# In a list in random order, this share of the pairs of items is in reversed order.
+_TURNED_AT_RANDOM = 0.5
+
+
+def _keeps_order(scene: Scene, lists: OwnLists, hypothesis: Hypothesis) -> bool:
+    """Whether the common items of the hit users are still nearly in their former order.
+
+    Their order must be nearer to a usual order than to a random order.
+    """
+    usual = mean_of_bins(usual_shares(scene, hypothesis.arm, Habit.TURNED))
+    turned = float(np.nanmean(lists.turned_share[hypothesis.hit]))
+    return turned <= (usual + _TURNED_AT_RANDOM) / 2
+
+
+def _count_in_front(places: Integers) -> int:
+    """Return how many first items of a list the other list usually lacks (see `_find_places`)."""
+    is_absent = places < 0
+    in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
+    return int(np.percentile(in_front, 75, method="nearest"))
+
+
+def _median_move(places: Integers) -> float:
+    """Return by how many places an item is usually higher in the other list (`_find_places`)."""
+    moves = np.arange(places.shape[1]) - places
+    return float(np.median(moves[places >= 0])) if (places >= 0).any() else 0.0
+
+
+# At most about this many lists are read to find by how many places lists are shifted.
+_SAMPLE = 2000
+
+
+def _find_places(lists: Codes, other_lists: Codes) -> Integers:
+    """Return the place of each item in the user's other list, -1 if it is not there.
+
+    Reads a sample of about `_SAMPLE` users.
+    """
+    step = max(1, len(lists) // _SAMPLE)
+    lists, other_lists = lists[::step], other_lists[::step]
+    places = np.full(lists.shape, -1)
+    for rank in range(lists.shape[1]):
+        items = lists[:, rank, np.newaxis]
+        is_equal = (other_lists == items) & (items >= 0)
+        places[:, rank] = np.where(is_equal.any(axis=1), is_equal.argmax(axis=1), -1)
+    return places

@@ -1,0 +1,157 @@
+"""Tests whether the lists of both arms became alike."""
+
+import numpy as np
+
+from monitor.model.arrays import Flags, Integers
+from monitor.model.explanation import FaultKind
+from monitor.model.rankings import Arm, PairBatch
+from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.statistics.attribution.habits import (
+    SHARE_BINS,
+    Habit,
+    Outliers,
+    bin_lists,
+    find_outlying_bins,
+    least_share,
+    share_bins,
+    widest_shares,
+)
+from monitor.statistics.attribution.scene import (
+    Hypothesis,
+    Scene,
+    search_segments,
+)
+
+# Nearly the same lists and interleaved lists are reported for at least this share of the users of a
+# segment, because in some healthy runs both trainings happen to be alike.
+_LEAST_ALIKE = 0.05
+
+
+def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
+    """Find users whose lists are like the other arm's now, and were not in the earlier run.
+
+    The arm whose lists changed more is at fault. None if there are hardly more such users than
+    usual.
+
+    The share of such users is compared with their share in healthy runs, or with their share in the
+    earlier run if that is larger.
+    """
+    habit = Habit(kind)  # the fault has the name of its habit
+    bins = scene.bins[Arm.CANDIDATE][habit]  # 1 for users with similar lists, and otherwise 0
+    bins_before = scene.bins_before[habit]
+    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
+
+    def find(segment: str) -> Outliers | None:
+        rows = scene.segments[segment]
+        usual = share_bins(bins_before[rows])
+        if in_healthy_runs is not None:
+            usual = widest_shares(usual, in_healthy_runs)
+        return find_outlying_bins(bins[rows], usual)
+
+    segment_with_most = search_segments(scene, find)
+    if segment_with_most is None:
+        return None
+    segment, outliers = segment_with_most
+    rows = scene.segments[segment]
+    similar = rows[bins[rows] == 1]
+    # The users whose lists were not similar in the earlier run come first.
+    newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
+    hit_count = int((bins_before[similar] != 1).sum())
+    if kind is FaultKind.INTERLEAVED:
+        # Many healthy lists look as if they were interleaved, so the number is estimated.
+        hit_count = round(outliers.hit_share * len(rows))
+    hit = np.zeros(len(bins), dtype=bool)
+    hit[newly_similar_first[:hit_count]] = True
+    if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
+        return None
+    return Hypothesis(
+        kind=kind,
+        arm=_changed_more(scene, hit),
+        hit=hit,
+        judged=bins >= 0,
+        segment=segment,
+    )
+
+
+# If at least this share of the users has lists that are like the other arm's, these users explain
+# why lists became more alike. If fewer do, the lists of all users are compared.
+MANY_ALIKE = 0.25
+# If the lists of at least this share of the users became more alike, those of all users did.
+# Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
+# are mixed with the baseline's.
+_ALL_ALIKE = 0.6
+# If at least this share of the lists look interleaved then, they are.
+_ALL_INTERLEAVED = 0.99
+
+
+def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
+    """Suspect that both arms' lists became more similar for all users, if they did for most users.
+
+    If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
+    mean similarity did not rise, or if too few lists became more similar.
+    """
+    if not scene.is_rise:
+        return None
+    is_known = changes.is_known
+    bins = _bin_likeness(scene.batch, is_known)
+    bins_before = _bin_likeness(changes.former, is_known)
+    more_alike_share = least_share(bins, share_bins(bins_before))
+    if more_alike_share < _ALL_ALIKE:
+        return None
+    kind = FaultKind.ALIKE
+    # The text says that lists are "much more like", and not "nearly like", the other arm's lists.
+    detail = {"is_more_alike": 1.0}
+    # Habits that compare both arms are stored for the candidate. Users with the habit have bin 1.
+    looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    if looks_interleaved[is_known].mean() >= _ALL_INTERLEAVED:
+        kind = FaultKind.INTERLEAVED
+        detail = {}
+    return Hypothesis(
+        kind=kind,
+        arm=_changed_more(scene, is_known),
+        hit=is_known,
+        judged=is_known,
+        detail=detail,
+    )
+
+
+def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
+    """Return the bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown.
+
+    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to
+    2 `SHARE_BINS`.
+    """
+    # `OwnLists` compares any two lists of a user. Here they are those of both arms.
+    lists = OwnLists(
+        former=batch.baseline,
+        former_lengths=batch.baseline_lengths,
+        present=batch.candidate,
+        present_lengths=batch.candidate_lengths,
+    )
+    # The second argument, which marks unchanged lists, makes no difference to this habit.
+    distances = bin_lists(lists, is_known)[Habit.MOVED]
+    return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)
+
+
+# If both arms now have the same lists, the baseline is named only if its lists changed by more than
+# this multiple of the candidate's change. Two trainings of one model differ by less.
+_CLEARLY_MORE = 1.25
+
+
+def _changed_more(scene: Scene, hit: Flags) -> Arm:
+    """Return the arm whose lists of these users changed more. If in doubt, it is the candidate.
+
+    This is used if the lists of both arms became alike. Usually this happens because the experiment
+    is not applied, and then the candidate has the baseline's lists.
+    """
+    if scene.changes is None:
+        return Arm.CANDIDATE
+    baseline, candidate = scene.changes.lists.values()
+    if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
+        return Arm.BASELINE
+    return Arm.CANDIDATE
+
+
+def _mean_change(lists: OwnLists, hit: Flags) -> float:
+    """Return the mean share of removed items plus the mean share of pairs in reversed order."""
+    return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
