@@ -48,5 +48,5 @@ def _read(row):
 _FEWER = {"served": ~(TEST.is_candidate & TEST.draw(0.4)), "begins": 1}
 FAULTS = (
     *map(_read, yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())),
-    Fault(alert="SplitOff", log=_FEWER),
+    Fault(alert="SplitOff", log=_FEWER, days=2),
 )

@@ -50,7 +50,7 @@ class Fault:
     change: Change = list
     share: float = 1.0  # of the users
     step: float = 0.0  # grows by this share each day
-    days: int = 1
+    days: int = 1  # at least until the alert fires
     arm: str = "candidate"
     is_stale: bool = False  # the lists are those of the day before
     is_copied: bool = False  # the lists are the baseline's
@@ -146,16 +146,16 @@ def write_healthy_test(folder):
 
 
 def write_test(healthy, folder, fault):
-    """Write and run an A/B test whose log has the fault. Its healthy days were run before."""
+    """Write and run an A/B test whose log has the fault. If it has healthy days, they were run before."""
     folder.mkdir()
-    days = HEALTHY + fault.days
     log = {"begins": HEALTHY + 1, **fault.log}
+    healthy_days = HEALTHY if log["begins"] > HEALTHY and "before" not in log else 0
+    days = healthy_days + fault.days
     write_log(folder / "log.parquet", TEST, days, **log)
     _write_test_config(folder)
-    is_healthy_before = log["begins"] > HEALTHY and "before" not in log
-    if is_healthy_before:
+    if healthy_days:
         shutil.copy(healthy / "rankwatch.db", folder)
-    _replay_test(folder, HEALTHY + 1 if is_healthy_before else 1, days)
+    _replay_test(folder, healthy_days + 1, days)
 
 
 def _write_test_config(folder):

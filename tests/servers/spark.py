@@ -1,4 +1,4 @@
-"""A private Spark Connect server of two cores, with an environment of its own in which this project is not installed."""
+"""A private Spark Connect server of one core, with an environment of its own in which this project is not installed."""
 
 import os
 import sys
@@ -46,6 +46,7 @@ def running_spark(folder):
         # Each query is over a hundred rows, and code would be generated for each.
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": 2,
         "spark.sql.warehouse.dir": (folder / "tables").as_uri(),
         "spark.ui.enabled": "false",
@@ -61,7 +62,7 @@ def running_spark(folder):
     start = (
         "org.apache.spark.deploy.SparkSubmit",
         "--master",
-        "local[2,2]",
+        "local[1,2]",
         "--driver-memory",
         "2g",
     )

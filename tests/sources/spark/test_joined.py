@@ -93,6 +93,12 @@ def there(port, files, **conf):
     return in_spark(arms_of(*files), port, asked_of(files[0]), *files, **conf)
 
 
+def without_segments(port, files, **conf):
+    """Fewer queries, for tests that look at no segment."""
+    arms = replace(arms_of(*files), dimensions=())
+    return in_spark(arms, port, asked_of(files[0]), *files, **conf)
+
+
 measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(minutes=5))
 
 
@@ -107,12 +113,12 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatc
     asked = asked_of(write(tmp_path / "users.parquet", listed + listed[:20], "wide", int))
     arms = arms_of(baseline, candidate, asked, again)
     # More parts than are sent back as they are.
-    monkeypatch.setattr(joined, "PARTS_HERE", 10)
-    monkeypatch.setattr(joined, "_TOGETHER", 4)
+    monkeypatch.setattr(joined, "PARTS_HERE", 4)
+    monkeypatch.setattr(joined, "_TOGETHER", 3)
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
     measured = measure(
-        in_spark(arms, spark, asked, baseline, candidate, again), 3, noise_floor=NoiseFloor.RETRAIN
+        in_spark(arms, spark, asked, baseline, candidate, again), 12, noise_floor=NoiseFloor.RETRAIN
     )
     assert found(measured) == found(here)
     for name in ("coverage", "notes", "left_out"):
@@ -210,7 +216,7 @@ def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkey
         SourceError,
         match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, perhaps because an executor was",
     ):
-        measure(there(spark, files))
+        measure(without_segments(spark, files))
 
 
 @pytest.mark.usefixtures("shared")
@@ -228,7 +234,7 @@ def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, mon
         SourceError,
         match="did not end in time and was cancelled: raise deadline, or give the cluster more",
     ):
-        measure(there(spark, files), deadline=timedelta(seconds=5))
+        measure(without_segments(spark, files), deadline=timedelta(seconds=5))
     size = -1
     while beats.exists() and beats.stat().st_size != size:
         size = beats.stat().st_size
@@ -247,7 +253,7 @@ def before_measured(monkeypatch, act):
 
 def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
     proxy = Proxy(spark)
-    gone = there(proxy.port, files)
+    gone = without_segments(proxy.port, files)
     before_measured(monkeypatch, proxy.refuse)
     with pytest.raises(
         SourceError,
@@ -261,7 +267,7 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
 def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files):
     damage, reason = DAMAGED[2]
     damage(Path(files[1].path))
-    measured = measure(there(spark, files))
+    measured = measure(without_segments(spark, files))
     assert measured.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
     assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE].text
 
@@ -277,7 +283,7 @@ def test_a_table_that_is_replaced_while_it_is_read_ends_the_run(spark, files, mo
             "the whole table in one transaction"
         ),
     ):
-        measure(there(spark, files))
+        measure(without_segments(spark, files))
 
 
 def test_an_executor_without_numpy_says_what_to_install(spark, files, tmp_path):
@@ -288,4 +294,4 @@ def test_an_executor_without_numpy_says_what_to_install(spark, files, tmp_path):
         SourceError,
         match=r"has no (numpy|pandas|pyarrow).*: install numpy>=2, pandas>=3 and pyarrow>=18 for it",
     ):
-        measure(there(spark, files, spark_sql_execution_pyspark_python=str(bare)))
+        measure(without_segments(spark, files, spark_sql_execution_pyspark_python=str(bare)))
