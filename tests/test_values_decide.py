@@ -44,6 +44,7 @@ ALLOWED = {
     "receivers.apprise": ESCAPED,
     "boundary.redaction": ESCAPED,
     "storage.column_types": ESCAPED,
+    "storage.schema_version": DATA,
 }
 """Modules that read texts which rankwatch did not write, and why they may."""
 

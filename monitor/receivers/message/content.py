@@ -62,6 +62,8 @@ _LONGEST_SENTENCE = 400
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
 _CANCELLED = 3.0
+_LEAST_PART_OF_DROP = 0.005  # smaller parts of a drop are left out
+_LEAST_AMOUNT = 0.00005  # the smallest amount that is not 0.0000
 _ONLY_HERE = "only here"
 _NAMED = 12
 _NAMED_SEGMENTS = 3
@@ -518,13 +520,14 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     # mislead.
     largest = max((abs(cause.amount) for cause in explanation.causes), default=0.0)
     is_shared = drop > 0 and largest <= _CANCELLED * drop
+    least = _LEAST_PART_OF_DROP * drop if is_shared else _LEAST_AMOUNT
     shares = []
     for cause in explanation.causes:
+        if abs(cause.amount) < least:
+            continue
         share = f"{abs(cause.amount):.4f}"
         if is_shared:
             share = write_percent(abs(cause.amount) / drop)
-        if share in ("0 %", "0.0000"):
-            continue
         if cause.amount < 0:
             share = f"reduced the drop by {share}"
         shares.append((PART_WORDS[cause.part], share))
