@@ -145,6 +145,8 @@ def flood_headers(collector, sock):
 class _Server(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
+    # With fewer, a connection of a whole batch of users can be dropped, and is repeated after 1 s.
+    request_queue_size = 512
     collector: Collector
     tls: ssl.SSLContext | None = None
 
