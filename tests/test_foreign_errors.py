@@ -208,6 +208,7 @@ def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form):
     assert "Task exception was never retrieved" in written
 
 
+@pytest.mark.usefixtures("own_databases")
 def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folders_are_named_otherwise(
     monkeypatch,
 ):
