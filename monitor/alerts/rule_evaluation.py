@@ -57,6 +57,7 @@ from monitor.texts.run_reasons import (
     write_run_reason,
     write_run_reasons,
 )
+from monitor.texts.wording import write_percent
 
 NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
@@ -226,7 +227,7 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
         if row.segment != ALL and row.paired < min_paired_share * row.comparable:
             thin[row.segment] = (
                 f"{row.paired:,} of {row.comparable:,} users, "
-                f"under min_paired_share {min_paired_share:.0%}"
+                f"under min_paired_share {write_percent(min_paired_share)}"
             )
     return thin
 

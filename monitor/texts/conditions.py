@@ -7,7 +7,7 @@ from monitor.model.alerts import MIN_CHANGES, AlertState, Standstill
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition
 from monitor.texts.verdicts import count_users
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 _CLEAR = {
     Condition.ERROR: "the run did not fail",
@@ -63,8 +63,8 @@ def write_churn(standstill: Standstill, churn: float, churn_of_other: float) -> 
     """Say for each arm which share of its items this run replaced."""
     arm = standstill.arm
     return (
-        f"this run replaced {churn:.0%} of the {arm}'s items and {churn_of_other:.0%} of the "
-        f"{arm.other}'s"
+        f"this run replaced {write_percent(churn)} of the {arm}'s items and "
+        f"{write_percent(churn_of_other)} of the {arm.other}'s"
     )
 
 

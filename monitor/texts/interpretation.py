@@ -15,7 +15,7 @@ from monitor.model.interpretation import (
 from monitor.model.rankings import ALL
 from monitor.model.runs import ArmScore
 from monitor.model.statistics import ListTrait
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 _LIKENESSES: Mapping[Likeness, str] = {
     Likeness.NEARLY_IDENTICAL: "the lists are nearly identical",
@@ -79,7 +79,7 @@ def write_first_differs(score: ArmScore) -> list[str]:
     if not score.value:
         return []
     users = round(score.value * score.n)
-    of_users = f"{users:,} of {count_of(score.n, 'user')} ({score.value:.0%})"
+    of_users = f"{users:,} of {count_of(score.n, 'user')} ({write_percent(score.value)})"
     return [f"The first item differs for {of_users}."]
 
 
@@ -88,9 +88,8 @@ def write_shared(scores: Sequence[ArmScore], segment: str = ALL) -> list[str]:
     lines = []
     for score in scores:
         if score.segment == segment and score.value is not None:
-            lines.append(
-                f"{score.value:.0%} of the users get one and the same list from the {score.arm}."
-            )
+            share = write_percent(score.value)
+            lines.append(f"{share} of the users get one and the same list from the {score.arm}.")
     return lines
 
 
@@ -115,7 +114,8 @@ def _write_segment(result: Interpretation) -> str:
     mean = f"{result.metric} is {result.mean:.2f}"
     trainings = result.trainings
     if trainings is None:
-        return f"{mean}, {result.closeness:.0%} of the way from random to identical lists."
+        closeness = write_percent(result.closeness)
+        return f"{mean}, {closeness} of the way from random to identical lists."
     if not trainings.is_exceeded:
         return f"{mean}. The candidate is not clearly farther from the baseline than {_RETRAINING}."
     if trainings.ratio is None:
@@ -154,8 +154,9 @@ def _write_likeness(result: Interpretation) -> str:
             f"the lists are less similar than random lists ({result.metric} is {result.mean:.2f}, "
             f"and {result.by_chance:.2f} by chance): check that both arms use the same item ids"
         )
+    closeness = write_percent(result.closeness)
     return (
-        f"{_LIKENESSES[result.likeness]}: {result.metric} is {result.closeness:.0%} of the way "
+        f"{_LIKENESSES[result.likeness]}: {result.metric} is {closeness} of the way "
         f"from random lists ({result.by_chance:.2f}) to identical lists ({result.identical:.2f})"
     )
 
@@ -177,5 +178,5 @@ def _write_spread(spread: Spread) -> str:
     difference = "The difference beyond a retraining" if spread.is_excess else "The difference"
     return (
         f"{difference} is {_CONCENTRATIONS[spread.concentration]}: half of it is in the lists of "
-        f"{spread.half_share:.0%} of the users."
+        f"{write_percent(spread.half_share)} of the users."
     )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 
 def write_checked(config: str, comparisons: int, receivers: int, unread: Sequence[str]) -> str:
@@ -96,13 +96,15 @@ def write_spread(mean: float | None, users: float, runs: float, learned: int) ->
 def write_chance(drop: float, users: int, runs: int, chance: float) -> str:
     """Say how probable it is that these runs show the change of the mean."""
     size = f"{runs:,} runs of {users:,} users"
-    return f"a change of {drop:.3g} is detected in {size} with a probability of {chance:.1%}"
+    return (
+        f"a change of {drop:.3g} is detected in {size} with a probability of {100 * chance:.1f} %"
+    )
 
 
 def write_needed(drop: float, power: float, alpha: float, answer: str) -> str:
     """Say how many users or runs can show the drop, or why none can (``answer``)."""
     return (
-        f"to detect a change of {drop:.3g} with a probability of {power:.0%}, if one judgement in "
+        f"to detect a change of {drop:.3g} with a probability of {write_percent(power)}, if one judgement in "
         f"{1 / alpha:,.0f} may be a false alert: {answer}"
     )
 
@@ -133,7 +135,7 @@ def write_early_stop(needed: int, users: int) -> str:
     """Say how many users `stop_when: decided` would ask for."""
     return (
         f"with stop_when: decided, a run like the newest would ask for about {needed:,} of "
-        f"{users:,} users ({1 - needed / users:.0%} fewer) for the same verdicts"
+        f"{users:,} users ({write_percent(1 - needed / users)} fewer) for the same verdicts"
     )
 
 

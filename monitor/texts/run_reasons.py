@@ -15,13 +15,13 @@ from monitor.model.run_reasons import (
 )
 from monitor.texts.id_mismatches import write_mismatch
 from monitor.texts.unmatched_names import write_unmatched
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_percent
 
 _LONGEST_CAUSE = 140
 _CLAUSES: Mapping[RunReasonKind, str] = {
     RunReasonKind.TOO_FEW: (
-        "only {0.users:,} of {0.asked:,} users ({share:.0%}) could be compared, "
-        "under min_paired_share {0.limit:.0%}"
+        "only {0.users:,} of {0.asked:,} users ({share}) could be compared, "
+        "under min_paired_share {limit}"
     ),
     RunReasonKind.BOTH_FAILED: "both arms failed, so look for a common cause",
     RunReasonKind.LOST_LISTS: (
@@ -42,12 +42,12 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
         "fault in the lists is not noticed"
     ),
     RunReasonKind.SWITCHED: (
-        "{0.users:,} of {0.asked:,} users switched arms ({share:.1%}), more than {0.limit:.0%}"
+        "{0.users:,} of {0.asked:,} users switched arms ({exact_share}), more than {limit}"
     ),
     RunReasonKind.NOT_SERVED: "no user has a list from the {0.arm}",
     RunReasonKind.FEW_BEFORE: (
-        "only {0.users:,} of {0.asked:,} users of the {0.arm} ({share:.0%}) have a list of before "
-        "the test, under min_paired_share {0.limit:.0%}"
+        "only {0.users:,} of {0.asked:,} users of the {0.arm} ({share}) have a list of before "
+        "the test, under min_paired_share {limit}"
     ),
     RunReasonKind.ARMS_DIFFERED: (
         "the users of both arms got different lists before the test began: the chance of such a "
@@ -97,9 +97,12 @@ def write_run_reason(reason: RunReason) -> str:
     if reason.unmatched is not None:
         return write_unmatched(reason.unmatched)
     slot = "" if reason.slot is None else format_instant(reason.slot)
+    share = reason.users / max(1, reason.asked)
     clause = _CLAUSES.get(reason.kind, "{0.text}").format(
         reason,
-        share=reason.users / max(1, reason.asked),
+        share=write_percent(share),
+        exact_share=f"{100 * share:.1f} %",
+        limit=write_percent(reason.limit or 0.0),
         causes=write_causes(reason.causes),
         examples=", ".join(reason.examples),
         slot=slot,

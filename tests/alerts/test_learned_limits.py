@@ -231,7 +231,7 @@ def test_a_standstill_is_reported_once_and_ends_with_the_next_change():
     assert end.to_state == State.QUIET
     assert start.reason == (
         "lists of the candidate have not changed while those of the baseline changed 3 times, "
-        "more than the 2 that are normal; this run replaced 0% of the candidate's items and 25% of "
+        "more than the 2 that are normal; this run replaced 0 % of the candidate's items and 25 % of "
         "the baseline's"
     )
     assert start.value == 3.0

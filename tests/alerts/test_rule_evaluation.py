@@ -266,7 +266,7 @@ def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared():
     counts = {"all": 1, DE: 24, "country=FR": 25, "country=IT": 0}
     rows = tuple(coverage_row(50, paired, name) for name, paired in counts.items())
     assert thin_segments(Coverage(rows=rows), 0.5) == {
-        DE: "24 of 50 users, under min_paired_share 50%",
-        "country=IT": "0 of 50 users, under min_paired_share 50%",
+        DE: "24 of 50 users, under min_paired_share 50 %",
+        "country=IT": "0 of 50 users, under min_paired_share 50 %",
     }
     assert thin_segments(None, 0.5) == {}

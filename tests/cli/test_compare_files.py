@@ -137,7 +137,7 @@ def test_the_last_line_says_whether_the_candidate_differs_more_than_a_second_tra
 def test_compare_says_how_many_users_get_one_and_the_same_list():
     write_rows("one.jsonl", *({"user_id": user, "items": [1, 2]} for user in BASE))
     done = rankwatch("compare base.jsonl one.jsonl")
-    assert "100% of the users get one and the same list from the candidate." in done.stdout
+    assert "100 % of the users get one and the same list from the candidate." in done.stdout
     shared = read_comparison("compare base.jsonl one.jsonl --by country")["shared_list"]
     assert shared == {"baseline": pytest.approx(1 / 12), "candidate": 1.0}
 

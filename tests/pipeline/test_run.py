@@ -137,7 +137,7 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     assert result.status == RunStatus.INSUFFICIENT
     assert result.transitions == ()
     assert result.reason == (
-        "only 1 of 3 users (33%) could be compared, under min_paired_share 50%: the candidate "
+        "only 1 of 3 users (33 %) could be compared, under min_paired_share 50 %: the candidate "
         "gave no list for 2 of 3 users: left them out (1 of them), timeout (1 of them); the "
         "baseline answered 3 of 3; the run's deadline is 600s"
     )
@@ -163,7 +163,7 @@ def test_runs_name_why_an_arm_failed_and_a_failed_run_names_the_last_good_run_an
     )
     assert [each.outcome for each in result.states] == [Outcome.BREACH, Outcome.NO_DATA]
     (thin,) = ran(changed(shares, min_paired_share=0.9), baseline, half).transitions
-    few = "only 1 of 2 users (50%) could be compared, under min_paired_share 90%"
+    few = "only 1 of 2 users (50 %) could be compared, under min_paired_share 90 %"
     assert thin.reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
     memory = Memory(last_ok=run(slot=SLOT - DAY), anew_since=SLOT)
     learning = comparison(rules=(rule(learned=Learning.DROP),))
@@ -303,7 +303,7 @@ def test_a_segment_with_too_few_paired_users_is_not_judged_shown_or_kept():
     assert result.transitions == ()
     assert (
         kingdom.reason
-        == "too few users of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
+        == "too few users of country=UK could be compared: 3 of 10 users, under min_paired_share 50 %"
     )
 
 

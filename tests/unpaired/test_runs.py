@@ -171,8 +171,8 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
     result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before="a:12 b:34 c:56 d:12"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
-        "only 1 of 3 users of the candidate (33%) have a list of before the test, under "
-        "min_paired_share 50%"
+        "only 1 of 3 users of the candidate (33 %) have a list of before the test, under "
+        "min_paired_share 50 %"
     )
 
 
@@ -180,7 +180,7 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
 def test_a_run_fails_with_a_reason_if_no_user_has_a_list_of_before():
     result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before=""))
     assert result.status is RunStatus.FAILED
-    assert result.reason.startswith("only 0 of 3 users of the baseline (0%) have a list of before")
+    assert result.reason.startswith("only 0 of 3 users of the baseline (0 %) have a list of before")
 
 
 def test_shares_of_an_arm_are_shares_of_its_own_users():
