@@ -13,6 +13,7 @@ from monitor.model.rankings import CoverageReason
 from monitor.sources.list_collector import ListCollector
 from monitor.sources.redis import RedisUsersOptions
 from monitor.sources.redis.source import RedisUsers
+from servers import free_port
 from servers.daemon import wait_for
 from servers.lists import SLOT, as_lists, pull_of
 from servers.proxy import proxying
@@ -131,7 +132,8 @@ def test_a_login_that_may_only_read_is_enough_with_and_without_sentinels(client,
 
 
 def test_a_cluster_is_asked_node_by_node_and_scanned_as_a_whole():
-    with running_redis("--cluster-enabled", "yes") as port, redis.Redis(port=port) as node:
+    options = ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+    with running_redis(*options) as port, redis.Redis(port=port) as node:
         node.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         wait_for(lambda: node.cluster("INFO")["cluster_state"] == "ok", "the cluster")
         for user in "012345678":
