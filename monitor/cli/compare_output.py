@@ -236,7 +236,7 @@ def _changes_line(breakdown: ChangeBreakdown) -> str:
     if parts is None:
         return kinds
     return (
-        f"{breakdown.metric} is {write_number(parts.whole)} away from its value for identical "
+        f"{breakdown.metric} is {write_number(parts.total)} away from its value for identical "
         f"lists: items replaced {write_number(parts.membership)}, "
         f"order {write_number(parts.order)}, length {write_number(parts.length)}; {kinds}"
     )

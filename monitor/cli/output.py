@@ -301,7 +301,7 @@ def show_pull(bars: Progress, comparison: str, pull: PullProgress) -> None:
 def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None:
     """Print both lists of each user side by side, with the user's scores.
 
-    If each user is served by one arm only, they are the lists of before and now.
+    If each user is served by one arm only, they are the pre-test and current lists.
     """
     from monitor.measures.presentation import side_by_side
     from monitor.model.statistics import arm_of_scores

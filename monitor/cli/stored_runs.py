@@ -164,8 +164,8 @@ def report(
 
     The file shows the comparison over time, and one run in detail: the newest run, or the run of
     --slot. The file also shows both lists of the users with the least similar lists. With --since
-    and --until, the file also shows the runs in which alerts began. A browser can open the file without a
-    server or a network.
+    and --until, the file also shows the runs in which alerts began. A browser can open the file
+    without a server or a network.
     """
     from monitor.service.commands.report import report_of
     from monitor.settings.loader import load_settings
@@ -285,7 +285,7 @@ def print_run(
 
 
 def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:
-    """Print the users of both arms, and how far they moved from their lists of before."""
+    """Print the users of both arms, and how far they moved from their pre-test lists."""
     from monitor.measures.unpaired_presentation import (
         GAP_COLUMNS,
         gap_rows,

@@ -146,8 +146,8 @@ def _segment_row(fall: SegmentFall, drop: float) -> tuple[str, ...]:
         fall.segment,
         percent_cell(fall.share),
         percent_cell(fall.share_before),
-        f"{fall.whole:.4f}",
-        _share_of_drop(fall.whole, drop),
+        f"{fall.total:.4f}",
+        _share_of_drop(fall.total, drop),
         *(f"{fall.parts[part]:.4f}" for part in DropPart),
     )
 

@@ -36,7 +36,7 @@ def user_table(found: UnpairedResults) -> TextTable:
             ("share of the assigned users", *(_share(each.assigned, assigned) for each in arms)),
             ("planned share", *map(percent_cell, planned)),
             ("served in this run", *(f"{each.served:,}" for each in arms)),
-            ("compared with a list of before", *(f"{each.compared:,}" for each in arms)),
+            ("compared with a pre-test list", *(f"{each.compared:,}" for each in arms)),
         ),
     )
 

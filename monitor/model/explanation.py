@@ -196,13 +196,13 @@ class PartMeans:
     length: float
 
     @property
-    def whole(self) -> float:
+    def total(self) -> float:
         """Mean distance from identical lists."""
         return self.membership + self.order + self.length
 
 
-Habits: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
-"""Shares of users by arm, habit and bin, see `monitor.statistics.attribution.habits`."""
+Histograms: TypeAlias = Mapping[str, Mapping[str, tuple[float, ...]]]
+"""Shares of users by arm, feature and bin, see `monitor.statistics.attribution.change_features`."""
 
 
 @immutable
@@ -212,7 +212,7 @@ class Split:
     metric: str
     asked: int  # number of users asked
     means: PartMeans
-    habits: Habits = field(default_factory=dict)
+    histograms: Histograms = field(default_factory=dict)
 
 
 @immutable
@@ -236,8 +236,8 @@ class SegmentFall:
     excess: float
 
     @property
-    def whole(self) -> float:
-        """The total contribution."""
+    def total(self) -> float:
+        """The segment's contribution to the drop."""
         return sum(self.parts.values())
 
     @property
@@ -264,7 +264,7 @@ class MeanDrop:
     # The dimension that explains most comes first. Within a dimension the segment that fell most
     # comes first.
     falls: tuple[SegmentFall, ...]
-    leader: SegmentFall | None  # the segment that fell clearly more than the others
+    main_segment: SegmentFall | None  # the segment that fell clearly more than the others
 
     @property
     def amount(self) -> float:
@@ -361,7 +361,7 @@ class Explanation:
 
     @property
     def is_unpaired(self) -> bool:
-        """Whether the lists of now of the arms' users are compared, in place of before and now."""
+        """Whether the current lists of the arms' users are compared, in place of before and now."""
         return parse_derived(self.metric).derived is DerivedMetric.SELF_GAP
 
     @property

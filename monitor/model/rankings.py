@@ -336,7 +336,7 @@ class CoverageRow:
         """The number of users that would be paired in a perfect run.
 
         If each user belongs to one arm, users without a list of this arm do not count. So only
-        users without a list of before can be missing.
+        users without a pre-test list can be missing.
         """
         if self.asked_by_arm is None:
             return self.asked

@@ -100,13 +100,12 @@ class RunReasonKind(StrEnum):
     CHANGED = "changed"  # text (what else changed since the last ok run)
     ERROR = "error"  # text (why the run ended before any user was asked)
     LAST_OK = "last_ok"  # slot
-    # In unpaired comparisons:
-    # users (of the baseline), asked (of both arms), limit (the baseline's planned share), slot (when
-    # its alert began)
+    # In unpaired comparisons: users (of the baseline), asked (of both arms), limit (the baseline's
+    # planned share), slot (when its alert began)
     SPLIT_OFF = "split_off"
     SWITCHED = "switched"  # users (of both arms), asked, limit (largest share)
     NOT_SERVED = "not_served"  # arm; no user of the run has a list of this arm
-    FEW_BEFORE = "few_before"  # arm, users (with a list of before), asked, limit (least share)
+    FEW_BEFORE = "few_before"  # arm, users (with a pre-test list), asked, limit (least share)
     ARMS_DIFFERED = "arms_differed"  # limit (the chance of such a difference)
 
 

@@ -68,7 +68,7 @@ class DerivedMetric(StrEnum):
     """Series derived from a metric.
 
     The first two are for compared users with a second baseline list. The others are for unpaired
-    comparisons, in which each user has a list of before the test and a list of now.
+    comparisons, in which each user has a pre-test list and a current list.
     """
 
     FLOOR = "floor"  # scores of the baseline's two lists
@@ -77,10 +77,10 @@ class DerivedMetric(StrEnum):
     OVER_FLOOR = "over_floor"
     BASELINE_SELF = "baseline_self"  # scores of both lists, of the baseline's users
     CANDIDATE_SELF = "candidate_self"  # scores of both lists, of the candidate's users
-    # How much farther the candidate's users moved from their lists of before than the baseline's
+    # How much farther the candidate's users moved from their pre-test lists than the baseline's
     # users did: the difference of the mean scores.
     SELF_GAP = "self_gap"
-    # The share of the candidate's users whose list is far from their list of before, minus this
+    # The share of the candidate's users whose list is far from their pre-test list, minus this
     # share of the baseline's users.
     FAR_GAP = "far_gap"
     # An outcome of the candidate's users relative to the baseline's, minus 1, and both ends of its

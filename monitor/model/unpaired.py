@@ -1,6 +1,6 @@
 """Plan and results of an unpaired comparison, in which each user is served by one arm only.
 
-A user's list of now is compared with the user's own list from before the test. Then the users of
+A user's current list is compared with the user's own list from before the test. Then the users of
 both arms are compared.
 """
 
@@ -25,7 +25,7 @@ ENOUGH_EVIDENCE = 1000.0
 class UnpairedPlan:
     """How an unpaired comparison is measured. All times are aware UTC."""
 
-    # A user's list of before is the last list that was served up to this time
+    # A user's pre-test list is the last list that was served up to this time
     before: datetime
     since: datetime  # start of the test: users count as assigned from this time on
     baseline_share: float  # planned share of users in the baseline arm, above 0 and below 1
@@ -45,8 +45,8 @@ class ArmCounts:
     """Counts of one arm's users. Users that switched arms are left out."""
 
     assigned: int  # users that were assigned to the arm since the test began
-    served: int  # users of the run with a list of now
-    compared: int  # users of the run with a list of now and a list of before
+    served: int  # users of the run with a current list
+    compared: int  # users of the run with a current list and a pre-test list
 
 
 @immutable
@@ -80,12 +80,12 @@ class ItemExposure:
 class ArmGap:
     """How much more a metric of one arm rose in the candidate than in the baseline.
 
-    The values of now are compared with those of the same users' lists of before.
+    The current values are compared with those of the same users' pre-test lists.
     """
 
     segment: str
     metric: str
-    values_before: Mapping[Arm, float]  # the value of the metric over the lists of before
+    values_before: Mapping[Arm, float]  # the value of the metric over the pre-test lists
     adjusted: float  # the rise in the candidate minus the rise in the baseline
 
 
@@ -116,8 +116,8 @@ class UnpairedResults:
     switched: int  # users that were in both arms since the test began
     # Evidence that the users are not split as planned. ln 1000 or more means that they are not
     log_e: float
-    # Chance of a larger difference of the arms' lists of before, if users are assigned at random.
-    # None if there are too few lists of before
+    # Chance of a larger difference of the arms' pre-test lists, if users are assigned at random.
+    # None if there are too few pre-test lists
     before_p: float | None = None
     between: tuple[BetweenExcess, ...] = ()
     # The items whose share of lists differs most between the arms, largest first

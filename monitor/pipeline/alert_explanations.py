@@ -88,15 +88,15 @@ def _recall_weaker(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanati
 def name_similar(
     explanation: Explanation | None, starts: Sequence[Transition]
 ) -> Explanation | None:
-    """Return the explanation. If alerts on too similar lists begin, their finding replaces its own.
+    """Return the explanation, with the finding of the alerts on too similar lists that begin.
 
-    ``starts`` are the transitions of the alerts that begin. The rule of such an alert has learned
-    how much its share of users usually varies, so it finds smaller faults than the explanation
-    does. The explanation stays as it is in these cases:
+    Such alerts find smaller faults than the explanation does, because their rules have learned how
+    much the share of users with such lists usually varies. ``starts`` are the transitions of all
+    alerts that begin. The explanation keeps its own finding in these cases:
 
-    - Alerts on less similar lists begin too.
-    - It has found a fault of another kind.
-    - It has found more than half as many users with too similar lists as the alert.
+    - No alert on too similar lists begins, or an alert on less similar lists begins too.
+    - The explanation has found a fault of another kind.
+    - The explanation has found more than half as many users with too similar lists as the alerts.
     """
     on_similar_lists = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
     if explanation is None or not on_similar_lists or any(map(_says_less_similar, starts)):
@@ -115,12 +115,13 @@ def name_similar(
 
 
 def _find_similar(start: Transition, compared: int) -> Finding:
-    """Return the finding about the users whose too similar lists the alert ``start`` reports.
+    """Return what an alert on too similar lists says, as a finding.
 
-    ``compared`` is the number of compared users in all segments.
+    ``start`` is the transition in which the alert begins. It has the share of users whose lists are
+    too similar, and the usual share. ``compared`` is the number of compared users in all segments.
     """
     normal = start.normal or 0.0
-    # A share ``normal`` of the users has such lists without a fault too. They are subtracted.
+    # The share ``normal`` of the users has such lists without a fault. It is subtracted.
     share = ((start.value or 0.0) - normal) / (1 - normal)
     users = round(share * start.users)
     return Finding(

@@ -86,7 +86,7 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
     everybody = replace(panel, segments=segments)
 
     def ask(arm: Arm, arms: Arms) -> SourceAnswers:
-        # The lists of now are the candidate's side of each pair.
+        # The current lists are the candidate's side of each pair.
         with_lists = replace(arms, candidate=unpaired.lists[arm])
         arm_panel = cut_panel(everybody, rows_of_arm[arm])
         return _pull(users, with_lists, arm_panel, users.seconds_left())

@@ -256,9 +256,9 @@ def _find_past_alerts(
 ) -> PastAlerts:
     """Find the past runs with alerts, and the healthy past runs.
 
-    Only alerts of `learning_rules` count. A run is healthy if it had no such alert, is not odd
-    (`find_odd`), and need not wait (`find_waiting`). Drifts are not considered, so the caller must
-    remove their runs from the healthy runs.
+    Only alerts of `learning_rules` count. A run is healthy if it had no such alert, if it is not
+    odd (`find_odd`), and if rules may already learn from it (`find_waiting`). Drifts are not
+    considered, so the caller must remove their runs from the healthy runs.
     """
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alerting = rule_series.find_alerting_runs(series, past, alerts)
@@ -286,18 +286,19 @@ def _find_resets(past_alerts: PastAlerts, past: _ModelPast) -> Flags:
 def _find_accepted_levels(
     past: _ModelPast, accepted: Iterable[Transition]
 ) -> list[tuple[int, int]]:
-    """Return the rows of each accepted level's first run, and of the first run after acceptance.
+    """Return the indexes of each accepted level's first run, and of the first run after acceptance.
 
-    A level is left out if it has no past run from before it was accepted. The level of new models
-    is accepted with their first run.
+    They are indexes in ``past.runs``. A level is a new normal. A person accepts the level of an
+    alert. The level of a new model is accepted with its first run. Levels that were accepted before
+    their first past run are left out.
     """
     slots = [run.slot for run in past.runs]  # oldest first
     rows = [(start, start + 1) for start in past.starts]
     for change in accepted:
-        start = bisect_left(slots, change.slot)
-        following = bisect_right(slots, change.at)
-        if start < following:
-            rows.append((start, following))
+        first_run = bisect_left(slots, change.slot)
+        first_run_after_acceptance = bisect_right(slots, change.at)
+        if first_run < first_run_after_acceptance:
+            rows.append((first_run, first_run_after_acceptance))
     return sorted(rows)
 
 

@@ -73,8 +73,8 @@ def _respelled_since(
 ) -> Finding | None:
     """Return a finding if most new ids of the arm are other spellings of ids that disappeared.
 
-    None otherwise. The ids are those of the finding's segment. A user counts as hit if more than
-    half of the user's items have new ids.
+    None otherwise. The ids are those of the finding's segment. A user counts as affected if more
+    than half of the user's items have new ids.
     """
     lists = changes.lists[arm]
     segment = ALL if finding is None else finding.segment
@@ -95,19 +95,19 @@ def _respelled_since(
     if spelling.would_match < _MIN_SHARE * spelling.tried:
         return None
     new_items = np.isin(lists.present, new_codes).sum(axis=1)
-    hit = changes.is_known & (2 * new_items > lists.present_lengths)
-    if not hit.any():
+    affected = changes.is_known & (2 * new_items > lists.present_lengths)
+    if not affected.any():
         return None
-    segment = find_place(hit, 0.0, scene.segments)
-    hit_in_segment = hit[rows_of_place(segment, scene.segments)]
-    # The number of users is exact if all users of the segment are hit, and no other users.
-    is_exact = hit_in_segment.all() and len(hit_in_segment) == hit.sum()
+    segment = find_place(affected, 0.0, scene.segments)
+    affected_in_segment = affected[rows_of_place(segment, scene.segments)]
+    # The number of users is exact if all users of the segment are affected, and no other users.
+    is_exact = affected_in_segment.all() and len(affected_in_segment) == affected.sum()
     return Finding(
         kind=FaultKind.RESPELLED,
         arms=(arm,),
         segment=segment,
-        segment_share=float(hit_in_segment.mean()),
-        users=int(hit.sum()),
+        segment_share=float(affected_in_segment.mean()),
+        users=int(affected.sum()),
         compared=len(scene.batch),
         explained=None if finding is None else finding.explained,
         is_exact=bool(is_exact),

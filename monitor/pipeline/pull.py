@@ -63,7 +63,7 @@ class Arms:
       ``relevance`` replaces the ids itself.
     - ``listed`` gives the users in an arm's lists, for arms that can list their users.
     - ``unpaired`` has more sources if each user is served by one arm only. Then the baseline is
-      the users' lists of before, and the candidate is their lists of now.
+      the users' pre-test lists, and the candidate is their current lists.
     """
 
     baseline: ports.Source
@@ -104,7 +104,7 @@ class Arms:
 class UnpairedArms:
     """The sources that only an unpaired comparison has. Its users have the column `ARM_COLUMN`.
 
-    - ``lists`` gives the lists of now of each arm. If the sources are joined, they are not used.
+    - ``lists`` gives the current lists of each arm. If the sources are joined, they are not used.
     - ``assigned`` gives the users that were assigned to an arm since the test began.
     - ``outcomes`` is None if the comparison names no outcomes.
     """

@@ -46,10 +46,13 @@ class RuleSeries(Generic[RuleT_co]):
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:
-        """Return a run's value and its sampling error, on the judged scale. NaN without a value."""
+        """Return a run's value and its sampling error, on the judged scale. NaN without a value.
+
+        A share of users is judged as an angle. A far gap (see `DerivedMetric`) is a difference of
+        two shares, and is judged as a difference of two angles.
+        """
         figure = self._find(figures)
         if isinstance(figure, Summary):
-            # A far gap is the difference of two shares. It is judged as a difference of angles.
             far_counts = self._count_far(figures)
             if far_counts is not None and figure.n >= self.rule.min_users:
                 gap = angle_gap(*far_counts)
@@ -108,9 +111,10 @@ class RuleSeries(Generic[RuleT_co]):
         return figures.find_share(self.segment, self.rule.share)
 
     def show_of_run(self, judged: Iterable[float], figures: Figures) -> list[float | None]:
-        """Convert judged values of this run as `show` does.
+        """Convert judged values of this run to the scale that people read, see `show`.
 
-        They are differences of angles if the series is a far gap.
+        A far gap is a difference of two shares, and is judged as a difference of two angles. It
+        needs the counts of both arms.
         """
         far_counts = self._count_far(figures)
         users = self.count_users(figures)

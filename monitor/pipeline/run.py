@@ -31,8 +31,8 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     rules = learning_rules(comparison)
     runs = REMEMBERED_RUNS if rules else 0
     if needs_recent(comparison):
-        # No rule learns, so only messages need earlier runs. They average the last runs' summaries,
-        # which are large, so no more of these runs are read.
+        # There are no `learning_rules`, so only messages need earlier runs. They average the
+        # summaries of the last few runs.
         rules = comparison.judging.similarity_rules
         runs = RECENT
     return MemoryRequest(

@@ -183,7 +183,7 @@ def _find_unpaired_obstacles(
     split_off_since = _split_off_since(comparison, states)
     evidence_limit = split.SPLIT_OFF
     if split_off_since is not None:
-        # An alert that fires stays until the evidence has clearly fallen.
+        # An alert that fires ends only when the evidence has clearly fallen.
         evidence_limit = _LIMIT_WHILE_OFF
     if unpaired.log_e >= evidence_limit:
         yield RunReason(
@@ -205,7 +205,7 @@ def _find_unpaired_obstacles(
     for arm, counts in unpaired.users.items():
         if not counts.served:
             yield RunReason(kind=RunReasonKind.NOT_SERVED, arm=arm)
-        # Users without lists of before the test cannot be compared.
+        # A user is compared only if there is a pre-test list of this user.
         elif counts.compared < max(1, min_compared_share * counts.served):
             yield RunReason(
                 kind=RunReasonKind.FEW_BEFORE,

@@ -17,7 +17,7 @@ from monitor.model.explanation import (
     Explanation,
     FaultKind,
     Finding,
-    Habits,
+    Histograms,
     MeanDrop,
     Split,
 )
@@ -30,6 +30,7 @@ from monitor.pipeline.accumulator import Subset
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.score import leading_metric
+from monitor.statistics.attribution.change_features import pool_bins, share_bins
 from monitor.statistics.attribution.changes import (
     PairChanges,
     classify_changes,
@@ -44,7 +45,6 @@ from monitor.statistics.attribution.decomposition import (
     rows_of_place,
 )
 from monitor.statistics.attribution.faults import Fault, find_fault
-from monitor.statistics.attribution.habits import pool_bins, share_bins
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.statistics.attribution.scene import Scene
 from monitor.texts.explanations import write_distance, write_drop, write_finding
@@ -142,7 +142,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         coverage=subset.coverage.rows,
         changes=changes,
         is_older=former is not last,
-        habits=_average_habits(past),
+        usual_histograms=_average_histograms(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
         is_rise=drop is not None and drop.is_rise,
@@ -151,7 +151,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         metric=str(metric),
         asked=subset.coverage.all.asked,
         means=means,
-        habits=_habit_shares(scene),
+        histograms=_make_histograms(scene),
     )
     names = _Names(pairing=pairing, users=subset.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
@@ -209,8 +209,8 @@ def _find_cause(
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return fault
-    # If there is a fault, `find_respelled` tests only its arms. So if one arm is respelled, the
-    # other arm is the same as that of the fault.
+    # `find_respelled` tests only the arms of the fault. So if only one arm is respelled, the fault
+    # has the same arm, and has already judged the other one.
     is_other_unchanged = None
     if fault is not None and len(respelled.arms) == 1:
         is_other_unchanged = fault.is_other_unchanged
@@ -260,7 +260,7 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         segment = finding.segment
         sentence = write_finding(finding, drop, has_stood=fault.is_other_unchanged)
     elif drop is not None:
-        segment = drop.leader.segment if drop.leader is not None else ALL
+        segment = drop.main_segment.segment if drop.main_segment is not None else ALL
         sentence = write_drop(drop)
     else:
         sentence = write_distance(split.means)
@@ -284,13 +284,13 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         before=shares_before,
         show=names.show_lists,
         examples=examples,
-        hit=None if fault is None else fault.hit,
+        affected=None if fault is None else fault.affected,
     )
     explanation = Explanation(
         metric=split.metric,
         sentence=sentence,
         segment=segment,
-        now=split.means.whole,
+        now=split.means.total,
         gained=items.gained,
         lost=items.lost,
         entered=items.entered,
@@ -338,8 +338,8 @@ def _compare_items(
     return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
-def _habit_shares(scene: Scene) -> Habits:
-    """Return how much lists changed since the last run, as shares of users by arm, habit and bin.
+def _make_histograms(scene: Scene) -> Histograms:
+    """Return how much lists changed since the last run, as shares of users by arm, feature and bin.
 
     Later runs learn from these shares how much lists usually change.
     """
@@ -347,21 +347,21 @@ def _habit_shares(scene: Scene) -> Habits:
         # These lists are of an older run, and lists change more over several runs than over one.
         return {}
     shares = {}
-    for arm, habits in scene.bins.items():
-        shares[str(arm)] = {str(habit): share_bins(bins) for habit, bins in habits.items()}
+    for arm, features in scene.bins.items():
+        shares[str(arm)] = {str(feature): share_bins(bins) for feature, bins in features.items()}
     return shares
 
 
-def _average_habits(splits: Sequence[Split]) -> Habits:
-    """Return the means of the shares of `_habit_shares` over the runs that stored shares."""
+def _average_histograms(splits: Sequence[Split]) -> Histograms:
+    """Return the means of the shares of `_make_histograms` over the runs that stored shares."""
     shares_of_runs: dict[tuple[str, str], list[Sequence[float]]] = {}
     for split in splits:
-        for arm, habits in split.habits.items():
-            for habit, shares in habits.items():
-                shares_of_runs.setdefault((arm, habit), []).append(shares)
+        for arm, features in split.histograms.items():
+            for feature, shares in features.items():
+                shares_of_runs.setdefault((arm, feature), []).append(shares)
     means: dict[str, dict[str, tuple[float, ...]]] = {}
-    for (arm, habit), runs in shares_of_runs.items():
-        means.setdefault(arm, {})[habit] = pool_bins(runs)
+    for (arm, feature), runs in shares_of_runs.items():
+        means.setdefault(arm, {})[feature] = pool_bins(runs)
     return means
 
 

@@ -44,7 +44,7 @@ def name_divided_segment(arm: Arm, segment: str) -> str:
 
 @immutable
 class DividedSubset:
-    """Users of both arms, with their lists of before and of now."""
+    """Users of both arms, with their pre-test and current lists."""
 
     subset: Subset  # its segments are divided by arm
     segments: tuple[str, ...]  # the undivided segments
@@ -55,9 +55,9 @@ class DividedSubset:
         return self.subset.segments[name_divided_segment(arm, segment)]
 
     def lists(self, rows: slice | Rows) -> OwnLists:
-        """Return the lists of before and of now of the users in these rows."""
-        # A pair of ``subset`` has two lists of one user. The list of before is in the place of the
-        # baseline's list, and the list of now in the place of the candidate's list.
+        """Return the pre-test and current lists of the users in these rows."""
+        # A pair of ``subset`` has two lists of one user. The pre-test list is in the place of the
+        # baseline's list, and the current list in the place of the candidate's list.
         return OwnLists.of_pairs(self.subset.pairing.batch.take(rows))
 
     def name_item(self, code: int) -> str:
@@ -108,13 +108,15 @@ def explain_unpaired(
     summaries: Sequence[Summary],
     results: UnpairedResults,
 ) -> Explanation | None:
-    """Say which arm's users moved farther from their lists of before, and what happened to them.
+    """Say which arm's users moved farther from their pre-test lists, and what happened to them.
 
-    None if no user was compared or no metric was measured.
+    The self gap says how much farther the candidate's users moved, see `DerivedMetric`. None if no
+    user was compared or no metric was measured.
     """
     if metric is None:
         return None
     series = DerivedMetric.SELF_GAP.of(str(metric))
+    # A gap is above 0 if the candidate's users moved farther.
     gaps = {gap.segment: gap for gap in summaries if gap.metric == series and gap.n}
     if ALL not in gaps:
         return None
@@ -126,9 +128,8 @@ def explain_unpaired(
         arm = finding.arms[0]
         segment = finding.segment
     else:
-        # A gap above 0 means that the candidate's users moved farther.
         arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
-        segment = _leading_segment(gaps)
+        segment = _main_segment(gaps)
     shift = compare_exposure(
         users.lists(users.rows(Arm.BASELINE, segment)).present,
         users.lists(users.rows(Arm.CANDIDATE, segment)).present,
@@ -150,26 +151,26 @@ def explain_unpaired(
     )
 
 
-def _leading_segment(gaps: Mapping[str, Summary]) -> str:
+def _main_segment(gaps: Mapping[str, Summary]) -> str:
     """Return the segment whose gap differs most from that of all users, or ``all``."""
     gap_of_all = gaps[ALL].mean or 0.0
     sign = -1.0 if gap_of_all < 0 else 1.0
-    leader = ALL
+    main_segment = ALL
     largest_excess = LEADS
     for segment, gap in gaps.items():
         if gap.standard_error:
             excess = sign * ((gap.mean or 0.0) - gap_of_all) / gap.standard_error
             if excess > largest_excess:
-                leader = segment
+                main_segment = segment
                 largest_excess = excess
-    return leader
+    return main_segment
 
 
 def _find_fault(users: DividedSubset) -> Finding | None:
-    """Find the fault of an arm. None if neither arm's lists changed more than those of the other.
+    """Find a fault of the candidate, or else a fault of the baseline.
 
-    The candidate's fault is reported first. Users of one arm are compared with as many users of the
-    other arm. The larger arm is cut to a subset.
+    None if the lists of both arms changed equally much since before the test. The same number of
+    users of each arm is compared. From the larger arm, they are drawn at random.
     """
     fewest = min(len(users.rows(arm)) for arm in Arm)
     if not fewest:
@@ -184,7 +185,7 @@ def _find_fault(users: DividedSubset) -> Finding | None:
         return finding
     finding = _find_fault_of(Arm.BASELINE, users, subset)
     if finding is not None:
-        return _find_kept(users) or finding
+        return _find_unchanged_candidate(users) or finding
     return None
 
 
@@ -198,15 +199,15 @@ def _find_fault_of(arm: Arm, users: DividedSubset, subset: Mapping[Arm, Rows]) -
     if fault is None or arm not in fault.finding.arms:
         return None
     compared = len(users.rows(arm))
-    hit_users = round(fault.finding.users * compared / len(subset[arm]))
-    return replace(fault.finding, users=hit_users, compared=compared)
+    affected_users = round(fault.finding.users * compared / len(subset[arm]))
+    return replace(fault.finding, users=affected_users, compared=compared)
 
 
-def _find_kept(users: DividedSubset) -> Finding | None:
-    """Find out whether most users of the candidate still get their lists of before.
+def _find_unchanged_candidate(users: DividedSubset) -> Finding | None:
+    """Return a finding if most users of the candidate still get their pre-test lists.
 
-    Then the lists of the baseline seem to have changed too much, because they are compared with
-    those of the candidate. So this finding is reported instead of a fault of the baseline.
+    Compared with such users, the baseline's lists seem to change too much. Therefore this finding
+    is reported instead of a fault of the baseline.
     """
     # There is at least one user, because `_find_fault` looks for faults only if both arms have
     # users.

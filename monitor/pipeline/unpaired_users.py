@@ -1,6 +1,6 @@
 """Users that are served by one arm only.
 
-A user's list of now is compared with the user's list of before the test. So a pair has two lists of
+A user's current list is compared with the user's pre-test list. So a pair has two lists of
 one user, and not of two arms. The users of both arms go through one accumulator. There each segment
 is divided into the users of the baseline and the users of the candidate.
 """
@@ -105,7 +105,7 @@ class UnpairedUsers(SlotUsers):
             segment, arm = arm_segments[score.segment]
             arm_score = replace(score, segment=segment, arm=arm)
             # ``score.arm`` is not the arm of the users. It is the side of the pair, and the
-            # candidate's side has the lists of now.
+            # candidate's side has the current lists.
             if score.arm is Arm.CANDIDATE:
                 scores_now.append(arm_score)
             else:
@@ -144,7 +144,7 @@ class UnpairedUsers(SlotUsers):
             evidence=self._rename_scores(users),
             lists=_merge_lists(run.lists, segments),
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
-            # They were found between lists of before and of now, and not between the arms.
+            # They were found between pre-test and current lists, and not between the arms.
             id_mismatches=(),
             unpaired=unpaired,
         )
@@ -226,9 +226,10 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     segments = {ALL: batch.panel.segments[ALL]}
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
-    # A pair has the list of before on the baseline's side, and the list of now on the candidate's
+    # A pair has the pre-test list on the baseline's side, and the current list on the candidate's
     # side. The accumulator counts the versions and notes of a side for the arm of that name. But
-    # those of the lists of now belong to the users' arm, and those of before to no arm.
+    # those of the current lists belong to the users' arm, and those of the pre-test lists to no
+    # arm.
     before, now = batch.baseline, batch.candidate
     sides = {Arm.BASELINE: before, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
@@ -242,7 +243,7 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
 
 
 def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
-    """Join the rows of both arms. The reasons are those of the arm's lists of now."""
+    """Join the rows of both arms. The reasons are those of the arm's current lists."""
     rows = {row.segment: row for row in coverage.rows}
     merged = []
     for segment in segments:
@@ -250,7 +251,7 @@ def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
         users_by_reason = {}
         for arm, row in row_of_arm.items():
             for (side, reason), users in row.users_by_reason.items():
-                # The candidate's side of a pair has the list of now.
+                # The candidate's side of a pair has the current list.
                 if side is Arm.CANDIDATE:
                     users_by_reason[arm, reason] = users
         merged.append(
@@ -271,7 +272,7 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
     users = {}
     for arm in Arm:
         row = rows[name_divided_segment(arm, ALL)]
-        # The candidate's side of a pair has the list of now.
+        # The candidate's side of a pair has the current list.
         users[arm] = ArmCounts(
             assigned=assigned.count[arm],
             served=row.asked - row.count_lost(Arm.CANDIDATE),

@@ -470,7 +470,8 @@ def _check_metric_input(
 ) -> Iterator[Problem]:
     """Report a metric if the comparison lacks what the metric needs.
 
-    This is a key of the comparison, the models' own scores from the sources, or stored lists.
+    A metric may need the models' own scores from the sources, or stored lists, or another key of
+    the comparison.
     """
     need = metric.need
     if need == Need.SCORES:
@@ -484,7 +485,7 @@ def _check_metric_input(
                 path, f"needs the models' own scores: add scores: ... to the {names}'s source"
             )
     elif need == ArmNeed.KEEP_LISTS:
-        # All lists are stored if the key is missing, so the advice is to remove it.
+        # All lists are stored if the comparison has no key ``keep_lists``.
         if lacks_lists(comparison):
             yield Problem(
                 path,

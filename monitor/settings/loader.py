@@ -128,13 +128,13 @@ def load_with_rules(
             f"{rules}:{rules_document.line(())}: must have rules: [...] or false_alarm_every: or both, "
             "or be a complete configuration"
         )
-    # An entry of the list ``comparisons:`` gives all comparisons of one family. So the place of a
-    # comparison in this list is the place of its family.
+    # Each entry of the list ``comparisons:`` is one family: it gives one comparison for each
+    # candidate.
     families = list(dict.fromkeys(each.family for each in settings.comparisons))
     with_rules = []
     for comparison in chosen:
-        place = families.index(comparison.family)
-        with_rules.append(_with_rules(path, rules, place, comparison.name))
+        entry = families.index(comparison.family)
+        with_rules.append(_with_rules(path, rules, entry, comparison.name))
     return tuple(with_rules)
 
 
@@ -164,18 +164,18 @@ def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
         raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None
 
 
-def _with_rules(path: Path, rules: Path, place: int, name: str) -> ComparisonOptions:
+def _with_rules(path: Path, rules: Path, entry: int, name: str) -> ComparisonOptions:
     """Return the comparison with this name. The keys in the file ``rules`` replace its own keys.
 
-    ``place`` is the index of its entry in the list ``comparisons:``. The keys are checked together
-    with the configuration. Problems are reported for the file ``rules``.
+    ``entry`` is the index of the comparison's entry in the list ``comparisons:``. The whole
+    configuration is checked with the new keys. Problems name the file ``rules`` and its lines.
     """
-    inside = ("comparisons", place)
-    # The keys of the other file get the key paths that they have inside of the entry. So their
-    # lines replace those of the entry's own keys.
+    inside = ("comparisons", entry)
+    # The keys of ``rules`` are read with the paths that they get in the configuration. So their
+    # lines and texts replace those of the entry's own keys.
     rules_document = _read_rules(rules, inside)
     document = parse_yaml(read_text(path), str(path))
-    document.data["comparisons"][place].update(rules_document.data)
+    document.data["comparisons"][entry].update(rules_document.data)
     document.lines |= rules_document.lines
     document.texts |= rules_document.texts
     document.expanded |= rules_document.expanded

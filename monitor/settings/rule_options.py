@@ -260,8 +260,9 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
         """Return the rule for lists of at most k items. The options must be valid."""
         # A valid rule has a metric.
         judged = cast("JudgedMetric", self.metric)
-        # Many healthy users of an unpaired comparison have no list of before. So it is not checked
-        # whether their scores could change the verdict.
+        # With ``scores``, a rule checks whether users without a score could change the verdict. In
+        # an unpaired comparison, many healthy users have no score, because they have no pre-test
+        # list. So there the rule does not check this.
         scores = None if judged.derived in UNPAIRED_SERIES else judged.bounds(k)
         return rules.SimilarityRule(
             metric=str(judged),

@@ -43,12 +43,12 @@ def _check_options(options: Partial, now: datetime) -> Iterator[Problem]:
         return
     if options.before > now:
         yield problem_of(
-            "before", "is in the future, so a list of now would be older: give an earlier time"
+            "before", "is in the future, so a current list would be older: give an earlier time"
         )
     if options.since is not None and options.since < options.before:
         yield problem_of(
             "since",
-            "must not be earlier than before, because lists of before are older than the test: "
+            "must not be earlier than before, because pre-test lists are older than the test: "
             "give a later time",
         )
     if options.since is not None and options.since > now:

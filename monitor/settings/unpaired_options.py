@@ -87,7 +87,7 @@ class UnpairedOptions(Options):
 
     @property
     def lists_before(self) -> SourceOptions:
-        """The users' lists of before, which any arm may have served."""
+        """The users' pre-test lists, which any arm may have served."""
         return self._select(self.log, (), within=self.before_within, until=self.before)
 
     def lists_of(self, *arms: Arm) -> SourceOptions:
@@ -126,7 +126,7 @@ class UnpairedOptions(Options):
     def to_sources(self) -> dict[str, Any]:
         """The sources of a run, by their keys in a comparison.
 
-        The lists of before are the baseline, and the lists of now are the candidate.
+        The pre-test lists are the baseline, and the current lists are the candidate.
         """
         return {
             "baseline": self.lists_before,

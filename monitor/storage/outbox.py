@@ -131,7 +131,7 @@ class SqlOutbox:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
-            # ``firing`` lacks the firings that ``changes`` end, but the receiver may have them too.
+            # An alert that ``changes`` end is not in ``firing``, but the receiver may know it.
             relevant_changes = [*changes, *firing]
             possibly_sent = _sent_rows(connection, receiver, comparison, relevant_changes)
             keys = [change.dedup_key for change in relevant_changes if change.dedup_key]
@@ -142,7 +142,7 @@ class SqlOutbox:
         return FiringSnapshot(
             firing=firing,
             delivered=frozenset(started_keys),
-            sent_starts=_starts_after_ends(possibly_sent),
+            sent_starts=_starts_without_end(possibly_sent),
             acknowledged=frozenset(filter(None, acknowledged_keys)),
             silences=silences,
             refused=refused,
@@ -452,10 +452,10 @@ def _sent_rows(
     return [rows[transition_id] for transition_id in sorted(rows)]
 
 
-def _starts_after_ends(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """Return the starts that were sent after the last end of the same incident, in this order.
+def _starts_without_end(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
+    """Return the beginnings of alerts after which no end of the same incident was sent.
 
-    ``rows`` are starts and ends.
+    ``rows`` are deliveries of beginnings and ends. The result is in the order of sending.
     """
     sent_rows = [
         row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None

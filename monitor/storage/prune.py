@@ -232,16 +232,17 @@ def roll_up(
 ) -> None:
     """Add up the summaries of each past day from ``since`` on that has ok runs but no sums yet.
 
-    Sums of days before ``complete_from`` become final. `SqlRunStore` does not delete final sums if
-    a run of their day changes, because the summaries to add them up again may be gone.
+    All summaries of days from ``complete_from`` on are still stored. Sums of earlier days become
+    final: `SqlRunStore` does not delete them if a run of their day changes, because they cannot be
+    computed again.
     """
     with database.write() as connection:
         is_early = daily.c.day < complete_from
         connection.execute(update(daily).where(is_early, ~daily.c.is_final).values(is_final=True))
     with database.read() as connection:
         due = connection.execute(_days_without_sums(connection, since, now)).all()
-    # An early day may be due too, for example after a pause. Its summaries are deleted only after
-    # this function, see `prune`.
+    # A day before ``complete_from`` may have no sums yet, for example after a pause. Its summaries
+    # are still stored, because `prune` deletes them only after this function.
     for comparison, day in due:
         with database.write() as connection:
             lock_names(connection, [comparison])

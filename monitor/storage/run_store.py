@@ -92,9 +92,8 @@ class SqlRunStore:
 
         If several callers try, exactly one gets the claim. A slot can be claimed if it was never
         run, if its run is ``abandoned``, or if it is still ``running`` after the claim's ``until``.
-        With ``rerun``, a finished slot can be claimed too. Its results stay until
-        ``finish`` replaces them. The claim's ``has_ok`` says whether these results belong to a run
-        with status ok. ``attempt`` grows by one.
+        With ``rerun``, a finished slot can be claimed too. Its status and its results stay until
+        ``finish`` replaces them.
         """
         holder = {"owner": owner, "claimed_until": until, "epoch": self._database.epoch}
         begun = {
@@ -115,9 +114,9 @@ class SqlRunStore:
                 is_finished = runs.c.status.in_(_STATUSES_AT_END)
                 may_run = or_(~is_finished, literal(rerun, Boolean))
                 take_over = update(runs).where(_is_slot(comparison, slot), is_free, may_run)
-                # The results of a finished run stay visible until `finish` replaces them.
+                # A finished run stays visible until `finish` replaces its results.
                 new_attempt = take_over.values(
-                    attempt=runs.c.attempt + 1, **holder, **_unless(is_finished, begun)
+                    attempt=runs.c.attempt + 1, **holder, **_change_unless(is_finished, begun)
                 )
                 row = connection.execute(new_attempt.returning(runs)).one_or_none()
         return None if row is None else _to_claim(row, started_at=now)
@@ -149,30 +148,32 @@ class SqlRunStore:
 
         - Replaces the result of an earlier attempt for the slot. If the claim keeps the earlier
           attempt, that attempt keeps its number, and this run gets a new number.
-        - Stores a pending delivery to each of ``receivers`` for each start of a firing. A receiver
-          without a delivery of an older firing that still lasts gets one too. Ends are delivered to
-          the receivers that have a delivery of the start.
+        - Stores a pending delivery to each of ``receivers`` for each alert that begins. A new
+          receiver also gets a delivery for each alert that fires since an earlier run. The end of
+          an alert is delivered to the receivers that have a delivery of its beginning.
         - Stores only the alert states and transitions that `admit_states` allows.
         - Deletes stored lists of earlier slots, but not the lists of runs that wait for relevance.
 
         A second call changes nothing. If another process has taken over the claim, nothing is
         stored, and None is returned.
         """
-        # All that takes long is done before the transaction, because other writers wait for its end.
+        # All that takes long is done before the transaction, because other writers wait for its
+        # end.
         pieces = list_pieces.encode_lists(result.lists)
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
-            result = replace(result, scores=_with_first_block(result.scores))
+            result = replace(result, scores=_sort_before_transaction(result.scores))
         with self._database.write() as connection:
-            result = replace(result, claim=_make_room(connection, result.claim))
+            claim = _remove_earlier_results(connection, result.claim)
+            result = replace(result, claim=claim)
             if not _finish_claim(connection, result):
                 return None
-            _forget_day(connection, result.claim.comparison, result.claim.slot)
+            _delete_daily_sums(connection, claim.comparison, claim.slot)
             store_results(connection, result)
             store_alerts(connection, result.states, result.transitions, receivers)
             # The stored alert states decide which lists are still needed.
             list_pieces.store_lists(connection, result, pieces)
-            return result.claim.run_id
+            return claim.run_id
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         """Mark runs with expired claims as abandoned, except runs with ids in ``sparing``.
@@ -216,7 +217,7 @@ class SqlRunStore:
         with self._database.write() as connection:
             if connection.execute(labelled).rowcount != 1:
                 return False
-            _forget_day(connection, run.comparison, run.slot)
+            _delete_daily_sums(connection, run.comparison, run.slot)
             _replace_summaries(connection, run.id, summaries)
             if scores is not None:
                 replace_scores(connection, run.id, run.slot, scores)
@@ -228,10 +229,10 @@ def _insert_slot(dialect: str) -> ReturningInsert[Any]:
     return insert_in(dialect, runs).on_conflict_do_nothing().returning(runs)
 
 
-def _with_first_block(blocks: Iterable[Scores]) -> Iterable[Scores]:
+def _sort_before_transaction(blocks: Iterable[Scores]) -> Iterable[Scores]:
     """Return the same blocks, and compute the first one now.
 
-    The first block may sort all users, which must not prolong a transaction.
+    Computing the first block may sort all users, which must not prolong a transaction.
     """
     remaining = iter(blocks)
     first = list(islice(remaining, 1))
@@ -247,7 +248,9 @@ def _held_by(claim: Claim) -> dict[str, object]:
     return {"held_id": claim.run_id, "holder": claim.owner, "held_attempt": claim.attempt}
 
 
-def _unless(condition: ColumnElement[bool], new: Mapping[str, object]) -> dict[str, Case[Any]]:
+def _change_unless(
+    condition: ColumnElement[bool], new: Mapping[str, object]
+) -> dict[str, Case[Any]]:
     """Return SQL for new values of columns of ``runs``, by the columns' names.
 
     Rows that meet the condition keep their values.
@@ -266,7 +269,7 @@ def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
     keeps the values of its earlier result.
     """
     abandoned = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
-    return _unless(runs.c.status != RunStatus.RUNNING, abandoned)
+    return _change_unless(runs.c.status != RunStatus.RUNNING, abandoned)
 
 
 def _to_claim(row: Row[Any], **others: object) -> Claim:
@@ -281,7 +284,7 @@ def _to_claim(row: Row[Any], **others: object) -> Claim:
     )
 
 
-def _make_room(connection: Connection, claim: Claim) -> Claim:
+def _remove_earlier_results(connection: Connection, claim: Claim) -> Claim:
     """Delete the results of a finished attempt of the slot, or set them aside.
 
     Returns the claim. If the earlier attempt is kept, the claim has the number of a new row.
@@ -330,8 +333,8 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
     return finished.rowcount == 1
 
 
-def _forget_day(connection: Connection, comparison: str, slot: datetime) -> None:
-    """Delete the roll-up of the slot's day, unless it is final. Pruning builds it again."""
+def _delete_daily_sums(connection: Connection, comparison: str, slot: datetime) -> None:
+    """Delete the roll-up of the slot's day, unless it is final. `roll_up` computes it again."""
     lock_names(connection, [comparison])
     connection.execute(_FORGET_DAY, {"name": comparison, "midnight": midnight(slot)})
 

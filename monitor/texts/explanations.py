@@ -140,8 +140,8 @@ def write_drop(drop: MeanDrop) -> str:
     """Say in which segment the mean fell, and by which parts. Used if no fault was found."""
     amount = f"{abs(drop.amount):.4f}"
     where = []
-    if drop.leader is not None:
-        where = [write_fall(drop.leader, drop.amount)]
+    if drop.main_segment is not None:
+        where = [write_fall(drop.main_segment, drop.amount)]
     if drop.is_rise:
         return join_sentences([f"Similarity rose by {amount}.", *where])
     if not drop.is_clear and drop.amount > 0:
@@ -167,8 +167,8 @@ def write_distance(means: PartMeans) -> str:
         DropPart.LENGTH: means.length,
     }
     return (
-        f"{_WITHOUT_PAST} The distance from identical lists is {means.whole:.4f}"
-        f"{_write_parts(parts, means.whole)}."
+        f"{_WITHOUT_PAST} The distance from identical lists is {means.total:.4f}"
+        f"{_write_parts(parts, means.total)}."
     )
 
 
@@ -183,10 +183,10 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
     if within < 0:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
-    if 0 < fall.whole <= _CANCELLED * drop:
-        of_all = f", {write_percent(min(fall.whole, drop) / drop)} of the drop of all users"
+    if 0 < fall.total <= _CANCELLED * drop:
+        of_all = f", {write_percent(min(fall.total, drop) / drop)} of the drop of all users"
     per_user = {part: part_sum / share for part, part_sum in fall.parts.items()}
-    parts = _write_parts(per_user, fall.whole / share)
+    parts = _write_parts(per_user, fall.total / share)
     return f"In {name} similarity fell by {amount}{of_all}{parts}."
 
 

@@ -21,14 +21,15 @@ ONE_RUN = (
 )
 """How to read the gaps of a single run."""
 GAPS_EXPLAINED = (
-    "Baseline, candidate: the mean of the metric over the arm's users, between their list of now "
-    "and their own list of before the test. Self gap: how much farther the candidate's users "
-    "moved. Far gap: how many more of them have a list that is far from their list of before."
+    "Baseline, candidate: the mean of the metric over the arm's users, between their current list "
+    "and their own pre-test list, which is the last list from before the test. Self gap: how much "
+    "farther the candidate's users moved. Far gap: how many more of them have a list that is far "
+    "from their pre-test list."
 )
 """What the columns of the gaps mean."""
 ARM_GAPS_EXPLAINED = (
     "Adjusted gap: how much more the value rose in the candidate than in the baseline, compared "
-    "with the same users' lists of before the test. No rule judges it."
+    "with the same users' pre-test lists. No rule judges it."
 )
 """What the column of the adjusted gaps means."""
 SPLIT_OFF_WARNING = (
@@ -41,7 +42,7 @@ _OUTCOMES_EXPLAINED = (
     "before the test. You may look at the interval in every run: in 95 of 100 tests, it contains the "
     "true difference in all runs."
 )
-_EQUAL = "The users of both arms moved about equally far from their lists of before."
+_EQUAL = "The users of both arms moved about equally far from their pre-test lists."
 _LEAST_EXCESS = 0.00005
 _MOST_EVIDENCE = math.log(1e9)  # more is not shown
 
@@ -57,7 +58,7 @@ def write_unpaired(
     """Say what happened to the users of an arm, and which arm's users moved farther.
 
     ``gaps`` are the self gaps by segment: how much farther the candidate's users moved from their
-    lists of before. ``segment`` is named if it is not ``all``. With ``is_clear``, the gap of all
+    pre-test lists. ``segment`` is named if it is not ``all``. With ``is_clear``, the gap of all
     users is larger than chance among users can explain.
     """
     sentences = []
@@ -80,8 +81,8 @@ def write_arms(unpaired: UnpairedResults) -> list[str]:
     sentences = []
     for arm, users in unpaired.users.items():
         sentences.append(
-            f"{arm}: {users.assigned:,} users since the test began, {users.served:,} with a list "
-            f"of now, {users.compared:,} of them with a list of before"
+            f"{arm}: {users.assigned:,} users since the test began, {users.served:,} with a "
+            f"current list, {users.compared:,} of them with a pre-test list"
         )
     if unpaired.switched:
         switched = count_of(unpaired.switched, "user")
@@ -109,7 +110,7 @@ def write_changed_split(planned: float, earlier: float) -> str:
 def _write_gap(gap: float) -> str:
     arm = Arm.CANDIDATE if gap >= 0 else Arm.BASELINE
     return (
-        f"Users of the {arm} moved farther from their lists of before than users of the "
+        f"Users of the {arm} moved farther from their pre-test lists than users of the "
         f"{arm.other}, by {abs(gap):.4f}."
     )
 

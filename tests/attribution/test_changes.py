@@ -23,6 +23,12 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, PairBatch
 from monitor.model.rules import Keep
 from monitor.pipeline.user_batches import take_table
+from monitor.statistics.attribution.change_features import (
+    ChangeFeature,
+    bin_lists,
+    find_outlying_bins,
+    least_share,
+)
 from monitor.statistics.attribution.changes import (
     ALL_CHANGES,
     OwnLists,
@@ -32,7 +38,6 @@ from monitor.statistics.attribution.changes import (
     group_users,
     share_kinds,
 )
-from monitor.statistics.attribution.habits import Habit, bin_lists, find_outlying_bins, least_share
 from monitor.statistics.attribution.hypotheses import find_hypotheses
 from monitor.statistics.attribution.parts import Parts
 from monitor.statistics.attribution.scene import Scene
@@ -185,9 +190,9 @@ def test_users_without_parts_do_not_count_and_groups_of_some_rows_show_rows_of_a
     assert found.share == 0.5
     assert found.examples == (show(3),)
     assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
-    hit = np.array([False, False, True, False])
+    affected = np.array([False, False, True, False])
     (found,) = group_users(
-        replaced, parts([(1, 0, 0)] * 4), np.arange(4), show=show, examples=2, hit=hit
+        replaced, parts([(1, 0, 0)] * 4), np.arange(4), show=show, examples=2, affected=affected
     )
     assert found.examples == (show(2), show(0))
 
@@ -401,7 +406,7 @@ def test_if_all_lists_became_a_little_more_similar_all_users_are_named():
         batch=now, segments={"all": np.arange(120)}, coverage=(), changes=changes, is_rise=True
     )
     (alike,) = [each for each in find_hypotheses(scene) if each.kind is FaultKind.ALIKE]
-    assert (alike.arm, alike.hit.all()) == (Arm.CANDIDATE, True)  # type: ignore[comparison-overlap]
+    assert (alike.arm, alike.affected.all()) == (Arm.CANDIDATE, True)  # type: ignore[comparison-overlap]
     assert alike.detail == {"is_more_alike": 1.0}
 
 
@@ -436,24 +441,24 @@ def test_users_are_in_the_expected_bins():
     """The same list, one turned round, one with three of seven other items, one whose first three are turned: 3 of 21 pairs."""
     own = lists("1234567:1234567 1234567:7654321 1234567:1234089 1234567:3214567")
     found = bin_lists(own, np.array([True, *[False] * 3]))
-    assert {habit: bins.tolist() for habit, bins in found.items()} == {
-        Habit.REPLACED: [0, 0, 4, 0],
-        Habit.TURNED: [0, 10, 0, 1],
-        Habit.MOVED: [0, 10, 4, 1],
-        Habit.FIRST_MOVED: [0, -1, 0, 2],
-        Habit.FIRST_GONE: [0, 0, 0, 0],
-        Habit.FIRST_NEW: [0, 0, 0, 0],
-        Habit.ITEM_MOVED: [0, 0, 1, 0],
-        Habit.STILL: [1, 0, 0, 0],
-        Habit.SHARED: [0, 0, 0, 0],
+    assert {feature: bins.tolist() for feature, bins in found.items()} == {
+        ChangeFeature.REPLACED: [0, 0, 4, 0],
+        ChangeFeature.REORDERED: [0, 10, 0, 1],
+        ChangeFeature.TOTAL: [0, 10, 4, 1],
+        ChangeFeature.FIRST_MOVED: [0, -1, 0, 2],
+        ChangeFeature.FIRST_GONE: [0, 0, 0, 0],
+        ChangeFeature.FIRST_NEW: [0, 0, 0, 0],
+        ChangeFeature.ITEM_MOVED: [0, 0, 1, 0],
+        ChangeFeature.UNCHANGED: [1, 0, 0, 0],
+        ChangeFeature.SHARED: [0, 0, 0, 0],
     }
 
 
 def test_a_lost_best_item_and_a_new_first_item_are_seen():
     own = lists("12345:23456 12345:01234 12345:12345")
     found = bin_lists(own, np.zeros(3, dtype=bool))
-    assert found[Habit.FIRST_GONE].tolist() == [1, 0, 0]
-    assert found[Habit.FIRST_NEW].tolist() == [0, 1, 0]
+    assert found[ChangeFeature.FIRST_GONE].tolist() == [1, 0, 0]
+    assert found[ChangeFeature.FIRST_NEW].tolist() == [0, 1, 0]
 
 
 def test_items_are_counted_over_users_with_both_lists():
@@ -477,7 +482,7 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are
     assert found is not None
     assert found.least == 6
     assert found.usual == 0.0
-    assert (found.hit_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
+    assert (found.affected_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
         assert find_outlying_bins(nothing, USUAL) is None
 

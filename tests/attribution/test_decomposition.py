@@ -64,7 +64,7 @@ def test_a_drop_is_taken_apart_as_by_hand():
         {"membership": 0, "order": 0, "length": 0, "composition": 0.1 - (0.1 - 0.4 / 3)}
     )
     assert [cause.part for cause in drop.causes] == ["membership", "order", "composition", "length"]
-    assert germany.whole + kingdom.whole == pytest.approx(drop.now - drop.before)
+    assert germany.total + kingdom.total == pytest.approx(drop.now - drop.before)
     assert drop.amount == pytest.approx(drop.now - drop.before)
     assert germany.excess + kingdom.excess == pytest.approx(0)
 
@@ -79,7 +79,7 @@ def test_without_segments_the_drop_is_that_of_all_whatever_a_dimension_is_called
     change = np.full(4, 0.2)
     assert [fall.segment for fall in decompose(change, changes_of(change), {}).falls] == ["all"]
     named = decompose(change, changes_of(change), {"all=x": np.arange(4)})
-    assert {fall.segment: fall.whole for fall in named.falls} == pytest.approx({"all=x": 0.2})
+    assert {fall.segment: fall.total for fall in named.falls} == pytest.approx({"all=x": 0.2})
 
 
 def test_users_without_a_segment_are_counted_with_the_segment_of_the_same_name():
@@ -115,9 +115,9 @@ def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_mor
     }
     segments |= {f"a={half}": np.flatnonzero(rows // 500 == half) for half in (0, 1)}
     drop = decompose(0.3 + change, changes_of(change), segments)
-    assert (drop.leader.segment if drop.leader else "nobody") == leads
-    if drop.leader:
-        assert drop.leader == drop.falls[0]
+    assert (drop.main_segment.segment if drop.main_segment else "nobody") == leads
+    if drop.main_segment:
+        assert drop.main_segment == drop.falls[0]
         assert drop.is_clear == (drop.amount > 0)
 
 
@@ -125,7 +125,7 @@ def test_a_few_users_who_fell_by_chance_lead_nothing():
     change = np.random.default_rng(3).normal(size=200)
     segments = {f"c={value}": np.flatnonzero(np.arange(200) % 20 == value) for value in range(20)}
     drop = decompose(np.ones(200), changes_of(change), segments)
-    assert drop.leader is None
+    assert drop.main_segment is None
     assert not drop.is_clear
 
 
@@ -141,7 +141,7 @@ SEGMENTS = {
 
 
 @pytest.mark.parametrize(
-    ("hit", "usual", "named"),
+    ("affected", "usual", "named"),
     [
         (COUNTRY == 2, 0.0, "country=2"),
         ((COUNTRY == 2) & (ACTIVITY == 1), 0.0, "activity=1 and country=2"),
@@ -150,17 +150,17 @@ SEGMENTS = {
         (PLACES % 3 == 0, 0.0, "all"),
         (PLACES < 0, 0.0, "all"),
         ((COUNTRY == 2) | (ACTIVITY == 1), 0.0, "all"),
-        # Who would be hit anyhow does not hide the segment.
+        # Who would be affected anyhow does not hide the segment.
         ((COUNTRY == 2) | (PLACES % 7 == 0), 1 / 7, "country=2"),
         (PLACES % 7 == 0, 1 / 7, "all"),
-        # Fewer users look hit than usual, but not there.
+        # Fewer users look affected than usual, but not there.
         (COUNTRY == 2, 0.6, "country=2"),
     ],
 )
 def test_the_segment_of_the_hit_users_is_named_or_two_segments_if_they_fit_better(
-    hit, usual, named
+    affected, usual, named
 ):
-    assert find_place(hit, usual, SEGMENTS) == named
+    assert find_place(affected, usual, SEGMENTS) == named
 
 
 def test_a_place_is_parsed_even_if_a_name_contains_the_word_and():

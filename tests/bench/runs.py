@@ -179,7 +179,7 @@ def write_lists(folder, users, k):
 
 
 def write_log(folder, users, k, log, *, is_unpaired):
-    """Write a log of both arms. In a test, each arm has as many users, with a list of before and a list of now."""
+    """Write a log of both arms. In a test, each arm has as many users, with a pre-test list and a current list."""
     write_lists(folder, users * (1 + is_unpaired), k)
     with duckdb.connect() as database:
         parts = []

@@ -294,7 +294,7 @@ def count_wrong_safe(pool, repetitions, alpha=0.01):
 
 
 def count_differed(pool, repetitions, users=2_000, hit=0.0):
-    """The share of tests whose arms differed before. A share ``hit`` of the candidate's users have no list of before."""
+    """The share of tests whose arms differed before. A share ``hit`` of the candidate's users have no pre-test list."""
     rng = np.random.default_rng(7)
     differed = 0
     for _ in range(repetitions):

@@ -97,7 +97,7 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
         "that look random: no user had such lists before. It concerns 100 % of the users in "
         "country=DE. This explains all of the drop. The baseline did not change."
     )
-    falls = {fall.segment: fall.whole for fall in found.falls}
+    falls = {fall.segment: fall.total for fall in found.falls}
     assert falls == {"country=DE": 1.0, "country=UK": 0.0}
     assert found.causes[0].part == "membership"
     assert found.causes[0].amount == 1.0

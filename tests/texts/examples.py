@@ -412,19 +412,19 @@ def fall(share=0.25, segment="country=DE", **parts):
     )
 
 
-def mean_drop(leader=None, *, noise=0.001, **parts):
+def mean_drop(main_segment=None, *, noise=0.001, **parts):
     return MeanDrop(
         before=0.5,
         now=0.5 + sum(parts.values()),
         noise=noise,
         parts=parts_of(parts),
         falls=(),
-        leader=leader,
+        main_segment=main_segment,
     )
 
 
-def drop(leader=None, **parts):
-    return partial(write_drop, mean_drop(leader, **parts))
+def drop(main_segment=None, **parts):
+    return partial(write_drop, mean_drop(main_segment, **parts))
 
 
 SHORTER = {"now": 5.0, "before": 10.0}

@@ -58,7 +58,7 @@ def assign(baseline, candidate):
 
 
 def sources(baseline, candidate, assigned=None, before=BEFORE, **more):
-    """The arms have these lists of now. The users a, b and c are in the baseline."""
+    """The arms have these current lists. The users a, b and c are in the baseline."""
     assigned = assigned or assign("abc", "def")
     lists = (
         Canned(pull(each) if isinstance(each, str) else each) for each in (baseline, candidate)
@@ -171,7 +171,7 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
     result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before="a:12 b:34 c:56 d:12"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
-        "only 1 of 3 users of the candidate (33 %) have a list of before the test, under "
+        "only 1 of 3 users of the candidate (33 %) have a pre-test list, under "
         "min_paired_share 50 %"
     )
 
@@ -180,7 +180,7 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
 def test_a_run_fails_with_a_reason_if_no_user_has_a_list_of_before():
     result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before=""))
     assert result.status is RunStatus.FAILED
-    assert result.reason.startswith("only 0 of 3 users of the baseline (0 %) have a list of before")
+    assert result.reason.startswith("only 0 of 3 users of the baseline (0 %) have a pre-test list")
 
 
 def test_shares_of_an_arm_are_shares_of_its_own_users():

@@ -17,7 +17,7 @@ ITEMS = [f"i{number}" for number in range(30)]
 
 
 def write_small_log():
-    """Each user has one list of before. In the test the candidate's users get other first items, and one switches."""
+    """Each user has one pre-test list. In the test the candidate's users get other first items, and one switches."""
     rows = []
     for number in range(USERS):
         items = ITEMS[number % 20 :][:4]
@@ -92,15 +92,15 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
     page = " ".join(Path("report.html").read_text().split())
     for text in (
         "Users of both arms",
-        "How far users moved from their lists of before",
+        "How far users moved from their pre-test lists",
         "Two arms that move equally far in different directions have no self gap.",
-        "Left: the user&#39;s list of before. Right: the list of now.",
+        "Left: the user&#39;s pre-test list. Right: the current list.",
         "Items whose exposure differs most between the arms",
         "adjusted gap",
         "quantiles over the users of each arm",
         "candidate_self(overlap)",
         "Served by the candidate.",
-        "only in the list of before",
+        "only in the pre-test list",
     ):
         assert text in page or text.replace("&#39;", "'") in page, text
     for text in ("Both arms compared by", "from both", "only in the baseline"):
@@ -135,7 +135,7 @@ def test_plan_counts_the_users_of_each_arm_and_the_days():
     (drop,) = objects(rankwatch("plan checkout-test --drop 0.1 --users 400 --json"))
     (share,) = objects(rankwatch("plan checkout-test --share 0.1 -m overlap --json"))
     assert (drop["usual_users"], drop["alert"], share["alert"]) == (400, None, None)
-    # The users' lists of now and of before overlap by 0.6.
+    # The users' current lists and of before overlap by 0.6.
     assert share["drop"] == pytest.approx(0.1 * 0.6, abs=0.01)
 
 

@@ -58,7 +58,7 @@ def log_rows():
         (BEGINS - 91 * DAY, "u00", "a", "UK", "1", ["too old"]),
         (SLOT + HOUR, "u60", "b", "UK", "1", ["too new"]),
         (BEGINS - HOUR, "only-before", "a", "UK", "1", ["x"]),
-        # Without a list of before
+        # Without a pre-test list
         (SLOT - HOUR, "newcomer", "b", "UK", "1", ["x", "y"]),
     ]
     return [dict(zip(COLUMNS, row, strict=True)) for row in rows]
@@ -113,7 +113,7 @@ KINDS = ["csv", "jsonl", "sqlite", second_ring("parquet")]
 def test_each_users_newest_list_of_one_arm_is_compared_with_the_users_last_list_of_before(tmp_path):
     found = measured(write_log("parquet", tmp_path, log_rows()))
 
-    # u89 switched, and the newcomer has no list of before.
+    # u89 switched, and the newcomer has no pre-test list.
     assert found.unpaired.users == {
         Arm.BASELINE: ArmCounts(assigned=60, served=60, compared=60),
         Arm.CANDIDATE: ArmCounts(assigned=30, served=30, compared=29),
@@ -282,7 +282,7 @@ def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
     done = rankwatch(f"check --config {config} --users 1")
 
     assert (
-        "baseline: 156 users since the test began, 156 with a list of now, 156 of them"
+        "baseline: 156 users since the test began, 156 with a current list, 156 of them"
         in done.stdout
     )
-    assert "candidate: 144 users since the test began, 144 with a list of now" in done.stdout
+    assert "candidate: 144 users since the test began, 144 with a current list" in done.stdout

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 BEGINS = datetime(2026, 11, 1, tzinfo=UTC)
-"""The lists of before are served in the hours before this time."""
+"""The pre-test lists are served in the hours before this time."""
 DAY = timedelta(days=1)
 COUNTRIES = ("UK", "FR", "DE")
 ITEMS, K = 200, 10
@@ -65,7 +65,7 @@ def write_log(  # noqa: PLR0913 - the choices of a test
     """Write the log of before and of ``days`` days of the test.
 
     The fault is in the candidate's lists from day ``begins`` on. From then on, the log has only the
-    users ``served``. With ``before``, the lists of before of the candidate's users have this fault.
+    users ``served``. With ``before``, the pre-test lists of the candidate's users have this fault.
     """
     names = np.array([f"u{number:05}" for number in range(world.users)])
     variant = np.where(world.is_candidate, "b", "a")
@@ -114,7 +114,7 @@ def reverse_top(_, lists, __):
 
 
 def serve_old(world, _, __):
-    """The candidate serves the lists of before."""
+    """The candidate serves the pre-test lists."""
     return world.rank(0)
 
 

@@ -41,7 +41,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
     worst: int,
     now: datetime,
 ) -> RunResult:
-    """Compare each user's newest list with the user's list of before, and then both arms.
+    """Compare each user's newest list with the user's pre-test list, and then both arms.
 
     Raises InputError if the log or an option is unusable.
     """

@@ -36,7 +36,7 @@ class Yardstick(StrEnum):
     """The zero of the excess: the noise floor, the score of identical lists, or a given score.
 
     If each user is served by one arm only, it is the distance that the baseline's users moved from
-    their own lists of before.
+    their own pre-test lists.
     """
 
     NOISE_FLOOR = "noise_floor"
@@ -69,8 +69,8 @@ class Excess:
     def __str__(self) -> str:
         if self.yardstick is Yardstick.BEFORE:
             return (
-                f"{self.series}: how much farther the candidate's users moved from their own lists "
-                "of before than the baseline's users, over random pairs of one user of each arm"
+                f"{self.series}: how much farther the candidate's users moved from their own "
+                "pre-test lists than the baseline's users, over random pairs of one user of each arm"
             )
         if self.yardstick is Yardstick.NOISE_FLOOR:
             return (
@@ -403,8 +403,8 @@ def _read_arms(
 ) -> DrawnRun | None:
     """Read the scores of both arms' users, and pair the users at random.
 
-    Users without a list of before are no pairs, because nothing can be said about them. If a larger
-    share of the candidate's users than of the baseline's users has no list of now, the pairs that
+    Users without a pre-test list are no pairs, because nothing can be said about them. If a larger
+    share of the candidate's users than of the baseline's users has no current list, the pairs that
     this costs count as missing.
     """
     excess = question.excess
@@ -435,7 +435,7 @@ def _read_arms(
 
 
 def _lost_share(row: CoverageRow) -> float:
-    """Return the share of the candidate's users without a list of now, minus the baseline's share.
+    """Return the share of the candidate's users without a current list, minus the baseline's share.
 
     Returns 0 if the baseline's share is larger.
     """

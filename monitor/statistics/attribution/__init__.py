@@ -2,5 +2,5 @@
 
 A run calls `split_distances` for all users. If it has earlier lists, it also calls `compare_pairs`.
 `decompose_drop` adds up the changes by part and segment. `find_fault` finds the fault that explains
-the fall best, and the users that the fault hit.
+the fall best, and the users that the fault affected.
 """

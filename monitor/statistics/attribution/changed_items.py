@@ -7,12 +7,12 @@ import numpy as np
 from monitor.model.arrays import Codes, Flags, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
-from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
-from monitor.statistics.attribution.habits import (
-    Habit,
+from monitor.statistics.attribution.change_features import (
+    ChangeFeature,
 )
+from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
 from monitor.statistics.attribution.scene import (
-    LEAST_HIT_USERS,
+    LEAST_AFFECTED_USERS,
     MORE_SDS,
     Hypothesis,
     Scene,
@@ -62,7 +62,7 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
     return Hypothesis(
         kind=FaultKind.ITEMS_GONE,
         arm=arm,
-        hit=changes.is_known & is_removed.any(axis=1),
+        affected=changes.is_known & is_removed.any(axis=1),
         judged=changes.is_known,
         detail={"items": float(len(removed.items)), "exposure": removed.exposure},
     )
@@ -87,18 +87,18 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
     gained = _count_gained(changes.lists[arm], counts.items[is_moved])
     # How many of these items each list gained, or how many it lost if the items fell.
     moved = gained if has_risen else -gained
-    hit = changes.is_known & (moved > 0)
-    if not keep_other_items(scene, changes, arm, hit, np.abs(moved)):
+    affected = changes.is_known & (moved > 0)
+    if not keep_other_items(scene, changes, arm, affected, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
     # Healthy lists gain and lose such items about equally often. So the users whose lists changed
-    # in the other direction are about as many as healthy users that look hit.
+    # in the other direction are about as many as healthy users that look affected.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Hypothesis(
         kind=kind,
         arm=arm,
-        hit=hit,
+        affected=affected,
         judged=changes.is_known,
         usual=float(by_chance.sum()) / users,
         detail=detail,
@@ -132,9 +132,9 @@ _TIMES_MOVED = 1.5
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
     """Return the weighed change from which an item is at fault. It is a number of users."""
     # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
-    _, *usual_share_moved = usual_shares(scene, arm, Habit.ITEM_MOVED)
+    _, *usual_share_moved = usual_shares(scene, arm, ChangeFeature.ITEM_MOVED)
     usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
-    return max(_TIMES_MOVED * usual_users, LEAST_HIT_USERS + MORE_SDS * math.sqrt(usual_users))
+    return max(_TIMES_MOVED * usual_users, LEAST_AFFECTED_USERS + MORE_SDS * math.sqrt(usual_users))
 
 
 def _count_gained(lists: OwnLists, items: Codes) -> Integers:
@@ -145,21 +145,21 @@ def _count_gained(lists: OwnLists, items: Codes) -> Integers:
 
 
 def keep_other_items(
-    scene: Scene, changes: PairChanges, arm: Arm, hit: Flags, at_fault: Integers | int
+    scene: Scene, changes: PairChanges, arm: Arm, affected: Flags, at_fault: Integers | int
 ) -> bool:
-    """Whether the ``hit`` users kept about as many of the items that are not at fault as usual.
+    """Whether ``affected`` users kept about as many of the items that are not at fault as usual.
 
     ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
-    lists. False if no hit user has lists of both runs.
+    lists. False if no affected user has lists of both runs.
     """
     lists = changes.lists[arm]
     length = np.maximum(lists.present_lengths, lists.former_lengths)
     kept_items = lists.kept_share * length
     kept_of_others = kept_items / np.maximum(1, length - at_fault)
-    kept_by_hit = kept_of_others[hit & changes.is_known].clip(0, 1)
-    if not len(kept_by_hit):
+    kept_by_affected = kept_of_others[affected & changes.is_known].clip(0, 1)
+    if not len(kept_by_affected):
         return False
-    return bool(kept_by_hit.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+    return bool(kept_by_affected.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
 
 
 def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
@@ -177,7 +177,7 @@ def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
 
     If it is not known, the mean share that the other arm's lists kept in this run is returned.
     """
-    shares = scene.habits.get(arm, {}).get(Habit.REPLACED)
+    shares = scene.usual_histograms.get(arm, {}).get(ChangeFeature.REPLACED)
     if shares is None:
         return float(np.nanmean(changes.lists[arm.other].kept_share))
     return 1 - mean_of_bins(shares)

@@ -225,7 +225,8 @@ def compare_pairs(
     share is its mean cost over both orders (Shapley 1953). `walk_to` splits it into parts. The
     share is 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
     ``membership`` is exactly 0 if the list has the same items as before. The cost is two walks and
-    at most 24 scorings, usually 16, of the pairs whose list changed. Other pairs are scored 4 times.
+    at most 24 scorings, usually 16, of the pairs whose list changed. Other pairs are scored 4
+    times.
     """
     lists = _pair_runs(former, present)
 
@@ -392,7 +393,7 @@ def group_users(  # noqa: PLR0913 - what is known of the users
     before: Mapping[Change, float] | None = None,
     show: Callable[[int], ExampleLists],
     examples: int = 1,
-    hit: Flags | None = None,
+    affected: Flags | None = None,
 ) -> tuple[UserGroup, ...]:
     """Group the users of these rows by kind of change. Kinds without users have no group.
 
@@ -401,8 +402,9 @@ def group_users(  # noqa: PLR0913 - what is known of the users
     If ``before`` is None, the groups with the largest distance come first.
 
     Users with undefined parts are in no group. They are still counted when a share of all users is
-    computed. Each group shows ``examples`` users with typical parts. Users in ``hit`` are shown
-    before other users. ``show`` returns the lists of the user in a row.
+    computed. Each group shows ``examples`` users with typical parts. If a fault was found, the
+    users in ``affected`` are shown before other users. ``show`` returns the lists of the user in a
+    row.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
@@ -411,8 +413,8 @@ def group_users(  # noqa: PLR0913 - what is known of the users
         if not len(members):
             continue
         typical_first = _most_typical_first(parts, members)
-        if hit is not None:
-            typical_first = typical_first[np.argsort(~hit[typical_first], kind="stable")]
+        if affected is not None:
+            typical_first = typical_first[np.argsort(~affected[typical_first], kind="stable")]
         group = UserGroup(
             change=change,
             users=len(members),

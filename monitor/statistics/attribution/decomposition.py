@@ -26,14 +26,14 @@ _SURE = 4.0
 # that fell. The excess is 0 if all segments fell alike.
 _CONCENTRATED = 0.2
 
-# A segment is named as the place of a fault only if it contains at least this share of the hit
+# A segment is named as the place of a fault only if it contains at least this share of the affected
 # users.
 _IN_SEGMENT = 0.8
 # The F1 of the segment must be at least this many times the F1 of ``all``.
 _BETTER = 1.25
 # Two joined segments are named only if their F1 is more than this many times the best other F1.
 _NARROWER = 1.1
-# The segment must contain more hit users than a random group of its size would, by this many
+# The segment must contain more affected users than a random group of its size would, by this many
 # standard deviations.
 _SURE_OF_A_SEGMENT = 4.0
 _LEAST_UNUSUAL = 1e-9
@@ -60,7 +60,8 @@ def decompose_drop(
     dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
         dimensions.append(_list_falls(rows_by_segment, added_by_part, is_scored, is_in_both))
-    # The dimension whose segments fell most differently comes first, and has the leader.
+    # The dimension whose segments fell most differently comes first. Only its segments can be named
+    # as the one that fell most.
     dimensions.sort(key=lambda falls: _variance_between(falls, noise), reverse=True)
     mean = float(distance[is_scored].mean())
     return MeanDrop(
@@ -69,7 +70,7 @@ def decompose_drop(
         noise=noise,
         parts=parts,
         falls=tuple(itertools.chain.from_iterable(dimensions)),
-        leader=_find_leader(dimensions[0], parts, noise),
+        main_segment=_find_main_segment(dimensions[0], parts, noise),
     )
 
 
@@ -140,8 +141,8 @@ def _list_falls(
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
     ``added_by_part`` is the result of `_add_by_part`. ``is_scored`` marks the users with a distance
-    now. The mean of now is taken over these users. ``is_in_both`` marks those of them whose change
-    since the earlier run is known. The mean of before is taken over them.
+    now. The present mean is taken over these users. ``is_in_both`` marks those of them whose change
+    since the earlier run is known. The earlier mean is taken over them.
     """
     within = [values for part, values in added_by_part.items() if part is not DropPart.COMPOSITION]
     drop_within = math.fsum(float(values.sum()) for values in within)
@@ -168,7 +169,7 @@ def _variance_between(falls: Sequence[SegmentFall], noise: float) -> float:
     return math.fsum(squares) - (len(squares) - 1) * noise**2
 
 
-def _find_leader(
+def _find_main_segment(
     falls: Sequence[SegmentFall],
     parts: Mapping[DropPart, float],
     noise: float,
@@ -188,7 +189,7 @@ def _find_leader(
         return None
     first = falls[0]
     share_of_others = 1 - first.share_before
-    # Standard error of the excess if random users were in the segment (binomial).
+    # If the segment's users were drawn at random, its excess would have this standard error.
     error = noise * math.sqrt(first.share_before * share_of_others)
     # If the parts cancel out, the total is small, and every excess would be a large share of it.
     # Then the largest part is used instead of the total.
@@ -205,35 +206,37 @@ def _find_leader(
     return first if is_sure and is_concentrated and has_fallen else None
 
 
-def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
-    """Return the name of the segment that describes best which users were hit, or ``all``.
+def find_place(affected: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
+    """Return the name of the segment that describes best which users were affected, or ``all``.
 
-    ``hit`` marks the users that look as if they were hit, (n,). ``usual`` is the share of healthy
-    users that look so too.
+    ``affected`` marks the users that look as if they were affected, (n,). ``usual`` is the share of
+    healthy users that look so too.
 
     The best segment has the greatest F1, which is the harmonic mean of two shares. The first is the
-    share of all hit users that are in the segment. The second is the share of the segment's users
-    that were hit. The segment must contain `_IN_SEGMENT` of the hit users, and clearly more of them
-    than a random group of its size would. Two segments of different dimensions are named together
-    if the users in both have a clearly greater F1. `rows_of_place` reads such a joined name.
+    share of all affected users that are in the segment. The second is the share of the segment's
+    users that were affected. The segment must contain `_IN_SEGMENT` of the affected users, and
+    clearly more of them than a random group of its size would. Two segments of different dimensions
+    are named together if the users in both have a clearly greater F1. `rows_of_place` reads such a
+    joined name.
     """
     users = len(segments[ALL])
-    # The estimate for all users is too low if healthy users look hit less often than ``usual``.
-    # The estimate for a segment may then be higher, and is a better one.
-    hit_users = max(_estimate_hit(hit, usual, rows) for rows in segments.values())
-    if hit_users <= 0:
+    # The estimate for all users is too low if healthy users look affected less often than
+    # ``usual``. The estimate for a segment may then be higher, and is a better one.
+    affected_users = max(_estimate_affected(affected, usual, rows) for rows in segments.values())
+    if affected_users <= 0:
         return ALL
 
     def score(rows: Rows) -> float:
-        """Return the F1, or 0 if the segment does not contain enough of the hit users."""
-        hit_inside = _estimate_hit(hit, usual, rows)
-        by_chance = hit_users * len(rows) / users
-        is_sure = hit_inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
+        """Return the F1, or 0 if the segment does not contain enough of the affected users."""
+        affected_inside = _estimate_affected(affected, usual, rows)
+        by_chance = affected_users * len(rows) / users
+        is_sure = affected_inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
         is_everybody = len(rows) == users
-        if hit_inside < _IN_SEGMENT * hit_users or not (is_sure or is_everybody):
+        if affected_inside < _IN_SEGMENT * affected_users or not (is_sure or is_everybody):
             return 0.0
-        # This is the harmonic mean of hit_inside / hit_users and hit_inside / len(rows).
-        return 2 * hit_inside / (hit_users + len(rows))
+        # This is the harmonic mean of affected_inside / affected_users and affected_inside /
+        # len(rows).
+        return 2 * affected_inside / (affected_users + len(rows))
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
     # The segments with the greatest F1 come first.
@@ -253,13 +256,13 @@ def find_place(hit: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     return best
 
 
-def _estimate_hit(hit: Flags, usual: float, rows: Rows) -> float:
-    """Estimate how many of the users in these rows were hit.
+def _estimate_affected(affected: Flags, usual: float, rows: Rows) -> float:
+    """Estimate how many of the users in these rows were affected.
 
-    The healthy users that look hit, a share ``usual`` of all healthy users, are subtracted.
+    The healthy users that look affected, a share ``usual`` of all healthy users, are subtracted.
     """
-    beyond_usual = float(hit[rows].sum()) - usual * len(rows)
-    # If all healthy users look hit, 1 - usual is 0. The limit avoids a division by 0.
+    beyond_usual = float(affected[rows].sum()) - usual * len(rows)
+    # If all healthy users look affected, 1 - usual is 0. The limit avoids a division by 0.
     return max(0.0, beyond_usual) / max(_LEAST_UNUSUAL, 1 - usual)
 
 

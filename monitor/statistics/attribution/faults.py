@@ -11,8 +11,12 @@ from monitor.model.arrays import Flags, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
+from monitor.statistics.attribution.change_features import (
+    ChangeFeature,
+    find_outlying_bins,
+    least_share,
+)
 from monitor.statistics.attribution.decomposition import find_place, rows_of_place
-from monitor.statistics.attribution.habits import Habit, find_outlying_bins, least_share
 from monitor.statistics.attribution.hypotheses import find_hypotheses
 from monitor.statistics.attribution.scene import Hypothesis, Scene, usual_shares
 
@@ -37,19 +41,20 @@ _LEAST_EXPLAINED = 0.005
 # Both arms are named if the weaker finding explains at least this share of what the best finding
 # explains.
 _WORTH_NAMING = 0.02
-# Two arms have the same fault if their numbers of hit users differ by at most this factor.
+# Two arms have the same fault if their numbers of affected users differ by at most this factor.
 _ALIKE = 6
 # An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
 # because a few users always get new lists.
 _UNCHANGED = 0.99
-# If at least this share of the users seems to be hit, we assume that all of them are.
+# If at least this share of the users seems to be affected, we assume that all of them are.
 _NEARLY_ALL = 0.8
 # If at least this share of the healthy lists would be outliers after being reversed, we assume that
 # all reversed lists are outliers.
 _APART = 0.95
-# An estimate divides by the share of the hit users that are seen, if it is at least this.
+# Some affected users look healthy. An estimate is corrected for them if at least this share of the
+# affected users looks affected.
 _LEAST_SEEN = 0.5
-# `Habit.FIRST_MOVED` has three places: the first place and these others.
+# `ChangeFeature.FIRST_MOVED` has three places: the first place and these others.
 _OTHER_PLACES = 2
 
 
@@ -132,7 +137,9 @@ class Fault:
     """
 
     finding: Finding
-    hit: Flags | None = None  # users that look as if they were hit, None if they have no lists
+    affected: Flags | None = (
+        None  # users that look as if they were affected, None if they have no lists
+    )
     is_other_unchanged: bool | None = None
 
 
@@ -145,9 +152,9 @@ def find_fault(scene: Scene) -> Fault | None:
     Whether a hypothesis holds depends only on counts of users, and not on the drop.
     """
     hypotheses = find_hypotheses(scene)
-    # Covered hypotheses are left out next. They still show that their arm may have a fault.
+    # These arms may have a fault, also those of the redundant hypotheses that are left out next.
     arms_in_question = {hypothesis.arm for hypothesis in hypotheses}
-    hypotheses = [each for each in hypotheses if not _is_covered(each, hypotheses)]
+    hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
     finding = _select_finding([_make_finding(hypothesis, scene) for hypothesis in hypotheses])
     explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
     if not explains_enough and scene.usually_missing is not None:
@@ -156,19 +163,19 @@ def find_fault(scene: Scene) -> Fault | None:
             finding = missing
     if finding is None:
         return None
-    # If both arms have the fault, the users that either of them hit are joined.
-    hit = None
+    # If both arms have the fault, users of either arm are affected.
+    affected = None
     for hypothesis in hypotheses:
         if hypothesis.kind is finding.kind and hypothesis.arm in finding.arms:
-            hit = hypothesis.hit if hit is None else hit | hypothesis.hit
+            affected = hypothesis.affected if affected is None else affected | hypothesis.affected
     return Fault(
         finding=finding,
-        hit=hit,
+        affected=affected,
         is_other_unchanged=_is_other_unchanged(scene, finding, arms_in_question),
     )
 
 
-def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> bool:
+def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> bool:
     """Whether the hypothesis only repeats a more specific hypothesis.
 
     There are three cases:
@@ -177,7 +184,7 @@ def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> boo
       For example, both put one item first.
     - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
       near the top.
-    - The fault looks like a change of the model, and a more specific fault of the same arm hit
+    - The fault looks like a change of the model, and a more specific fault of the same arm affected
       nearly all of its users. For example, if lists became shorter, their items seem to be replaced
       too.
     """
@@ -191,22 +198,22 @@ def _is_covered(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> boo
     if not hypothesis.kind.facts.is_model_change:
         return False
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
-    return any(other.hit[hypothesis.hit].mean() >= _NEARLY_ALL for other in of_arm)
+    return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
 
 
 def _is_cut_short(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
     if hypothesis.kind is not FaultKind.INTERLEAVED:
         return False
-    shorter = [int(each.hit.sum()) for each in others if each.kind is FaultKind.CUT_SHORT]
-    return max(shorter, default=0) >= int(hypothesis.hit.sum())
+    shorter = [int(each.affected.sum()) for each in others if each.kind is FaultKind.CUT_SHORT]
+    return max(shorter, default=0) >= int(hypothesis.affected.sum())
 
 
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
     """Select the finding of the most specific kind that explains at least half of the most.
 
     Findings are compared by what they explain of the drop. If the drop is not significant, or if no
-    finding explains it, they are compared by their shares of hit users. In this case, kinds that a
-    worse model causes too are selected only if there is no other kind.
+    finding explains it, they are compared by their shares of affected users. In this case, kinds
+    that a worse model causes too are selected only if there is no other kind.
 
     None if there are no findings. ``findings`` are ordered from the most to the least specific
     kind. The result names both arms if both have the fault.
@@ -255,26 +262,27 @@ def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
         judged_segments[name] = members[hypothesis.judged[members]]
     segment = hypothesis.segment
     if segment == ALL:
-        # All users were searched, so the place of the fault is still to be found.
-        segment = find_place(hypothesis.hit, hypothesis.usual, judged_segments)
+        # All users were searched. The fault may still be in one segment only.
+        segment = find_place(hypothesis.affected, hypothesis.usual, judged_segments)
     rows = rows_of_place(segment, scene.segments)
     judged_rows = rows_of_place(segment, judged_segments)
-    # Many new items also change the order of the common items. Then the new items are the fault.
-    if hypothesis.habit is Habit.TURNED and _has_replaced(hypothesis.hit, scene):
-        hypothesis = replace(hypothesis, kind=FaultKind.REPLACED, habit=Habit.MOVED)
-    # Users that cannot be judged are assumed to be hit as often as users that can be judged.
-    if hypothesis.habit is None:
-        # ``hit`` shows exactly who was hit, also outside of the segment.
-        share = float(hypothesis.hit[judged_rows].mean())
-        users = float(hypothesis.hit.sum()) * len(scene.batch) / len(judged_segments[ALL])
+    # Many new items also change the order of the common items. Then the fault is the new items, and
+    # not the order.
+    if hypothesis.feature is ChangeFeature.REORDERED and _has_replaced(hypothesis.affected, scene):
+        hypothesis = replace(hypothesis, kind=FaultKind.REPLACED, feature=ChangeFeature.TOTAL)
+    # The estimates assume that users who cannot be judged are affected as often as other users.
+    if hypothesis.feature is None:
+        # ``hypothesis.affected`` is exact. It also has affected users outside of the segment.
+        share = float(hypothesis.affected[judged_rows].mean())
+        users = float(hypothesis.affected.sum()) * len(scene.batch) / len(judged_segments[ALL])
     else:
-        share = _estimate_share(hypothesis.habit, hypothesis, scene, judged_rows)
+        share = _estimate_share(hypothesis.feature, hypothesis, scene, judged_rows)
         users = share * len(rows)
-    likely_hit = _select_likely_hit(hypothesis, scene, rows, share)
+    likely_affected = _select_likely_affected(hypothesis, scene, rows, share)
     is_order = hypothesis.kind is FaultKind.REORDERED
-    # The number of users is exact if all judged users of the segment are hit, and no other users.
-    is_all_hit = hypothesis.hit[judged_rows].all()
-    is_exact = is_all_hit and hypothesis.hit.sum() == len(judged_rows)
+    # The number is exact if all judged users of the segment are affected, and nobody else.
+    is_all_affected = hypothesis.affected[judged_rows].all()
+    is_exact = is_all_affected and hypothesis.affected.sum() == len(judged_rows)
     return Finding(
         kind=hypothesis.kind,
         arms=(hypothesis.arm,),
@@ -282,68 +290,72 @@ def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
         segment_share=share,
         users=round(users),
         compared=len(scene.batch),
-        explained=_share_of_drop(likely_hit, scene, is_order=is_order),
+        explained=_share_of_drop(likely_affected, scene, is_order=is_order),
         detail=hypothesis.detail,
         is_exact=bool(is_exact),
     )
 
 
-def _select_likely_hit(hypothesis: Hypothesis, scene: Scene, rows: Rows, share: float) -> Flags:
-    """Return which users were probably hit, (n,).
+def _select_likely_affected(
+    hypothesis: Hypothesis, scene: Scene, rows: Rows, share: float
+) -> Flags:
+    """Return which users are probably affected, (n,).
 
-    ``rows`` has the users of the finding's segment. ``share`` is the estimated share of these users
-    that was hit.
+    ``rows`` has the users of the finding's segment. About ``share`` of them are affected, 0 to 1.
     """
     if share >= _NEARLY_ALL:
         likeliest = rows
-    elif hypothesis.habit is Habit.MOVED:
-        # Some healthy lists move as far as hit lists, so ``hit`` does not show who was hit. But hit
-        # lists move farther on average, so the users whose lists moved farthest are the likeliest.
-        bins = scene.bins[hypothesis.arm][Habit.MOVED][rows]
-        farthest_first = rows[np.argsort(-bins, kind="stable")]
-        likeliest = farthest_first[: round(share * len(rows))]
+    elif hypothesis.feature is ChangeFeature.TOTAL:
+        # Some healthy lists change as much as affected lists, so this feature shows only roughly
+        # who is affected. Affected lists change more on average, so those that changed most are
+        # selected.
+        bins = scene.bins[hypothesis.arm][ChangeFeature.TOTAL][rows]
+        most_changed_first = rows[np.argsort(-bins, kind="stable")]
+        likeliest = most_changed_first[: round(share * len(rows))]
     else:
-        # Every other habit shows who was hit. So does a hypothesis without a habit.
-        return hypothesis.hit
-    likely_hit = np.zeros(len(scene.batch), dtype=bool)
-    likely_hit[likeliest] = True
-    return likely_hit
+        # The hypothesis shows who is affected.
+        return hypothesis.affected
+    likely_affected = np.zeros(len(scene.batch), dtype=bool)
+    likely_affected[likeliest] = True
+    return likely_affected
 
 
 def _estimate_share(
-    habit: Habit,
+    feature: ChangeFeature,
     hypothesis: Hypothesis,
     scene: Scene,
     rows: Rows,
 ) -> float:
-    """Estimate the share of the users in ``rows`` that was hit, 0 to 1.
+    """Estimate the share of the users in ``rows`` that was affected, 0 to 1.
 
-    The estimate is made from how much more their lists changed than is usual. ``habit`` is the way
-    of change by which the hypothesis was found.
+    The estimate compares the bins of ``feature`` with the usual ones. The hypothesis was found by
+    this feature.
     """
-    bins = scene.bins[hypothesis.arm][habit][rows]
-    # A hypothesis on one segment was found by its usual shares, see `_find_by_habit`.
+    bins = scene.bins[hypothesis.arm][feature][rows]
+    # A hypothesis on one segment was found by its usual shares, see `find_by_feature`.
     segment_rows = None if hypothesis.segment == ALL else rows
-    usual = usual_shares(scene, hypothesis.arm, habit, segment_rows)
-    if habit in {Habit.REPLACED, Habit.TURNED}:
+    usual = usual_shares(scene, hypothesis.arm, feature, segment_rows)
+    if feature in {ChangeFeature.REPLACED, ChangeFeature.REORDERED}:
         outliers = find_outlying_bins(bins, usual)
         if outliers is not None:
             # `REPLACED` finds lists of other users and random lists. These are always outliers.
-            # `TURNED` finds reversed lists. These are outliers if nearly all healthy lists would be
-            # outliers after being reversed.
-            are_hit_outliers = habit is Habit.REPLACED or outliers.reversed_share >= _APART
-            if are_hit_outliers:
-                return outliers.hit_share
+            # `REORDERED` finds reversed lists. These are outliers if nearly all healthy lists would
+            # be outliers after being reversed.
+            are_affected_outliers = (
+                feature is ChangeFeature.REPLACED or outliers.reversed_share >= _APART
+            )
+            if are_affected_outliers:
+                return outliers.affected_share
     # Both values are lower bounds, so the larger one is nearer to the true share.
-    share_above_usual = float(hypothesis.hit[rows].mean()) - hypothesis.usual
+    share_above_usual = float(hypothesis.affected[rows].mean()) - hypothesis.usual
     share = max(least_share(bins, usual), share_above_usual)
-    if habit is Habit.FIRST_MOVED:
+    if feature is ChangeFeature.FIRST_MOVED:
         return _correct_for_unmoved(share, usual)
-    if habit is Habit.FIRST_GONE:
-        # The fault dropped the first items of each list. A hit user looks hit only if the former
-        # first item was dropped. Without the fault it would now be at place 0, 1 or 2 of the list,
-        # for these usual shares of the users. It was dropped if this place was dropped.
-        shares_by_place = usual_shares(scene, hypothesis.arm, Habit.FIRST_MOVED)
+    if feature is ChangeFeature.FIRST_GONE:
+        # The fault drops the first places of each list. A user looks affected only if the former
+        # first item was in one of these places. ``shares_by_place`` says how often it usually is in
+        # the first, the second and the third place.
+        shares_by_place = usual_shares(scene, hypothesis.arm, ChangeFeature.FIRST_MOVED)
         dropped_places = round(hypothesis.detail["places"])
         seen_share = sum(shares_by_place[:dropped_places])
         return min(1.0, share / max(_LEAST_SEEN, seen_share))
@@ -351,57 +363,60 @@ def _estimate_share(
 
 
 def _correct_for_unmoved(share: float, usual: Sequence[float]) -> float:
-    """Return the ``share`` of hit users, corrected for hit users that look healthy.
+    """Return the ``share`` of affected users, corrected for affected users that look healthy.
 
     If lists are shuffled, the first item of some users stays in the first place. These users look
-    healthy. ``usual`` has the usual shares of `Habit.FIRST_MOVED`. Usually the first item stays for
-    ``stays`` of the users. It moves to each of the two other places for ``moves`` of the users, on
-    average. We assume that a shuffle leaves ``moves`` of the hit users in the first place. Then
-    only (stays - moves) / stays of the hit users are seen.
+    healthy. ``usual`` has the usual shares of `ChangeFeature.FIRST_MOVED`: the first item usually
+    keeps its place for ``unmoved`` of the users, and moves to each of the two other places for
+    ``moved`` of the users, on average. A shuffle is assumed to leave the first item in its place
+    for ``moved`` of the affected users too. Then the share of the affected users that looks
+    affected is (unmoved - moved) / unmoved.
 
-    If half of the hit users or fewer are seen, the correction would at least double the share. So
-    the share is not corrected.
+    If at most half of the affected users look affected, the correction would at least double the
+    share. Then the share is not corrected.
     """
-    stays = usual[0]
-    moves = sum(usual[1:]) / _OTHER_PLACES
-    if stays <= 2 * moves:
+    unmoved = usual[0]
+    moved = sum(usual[1:]) / _OTHER_PLACES
+    seen_share = (unmoved - moved) / unmoved if unmoved else 0.0
+    if seen_share <= _LEAST_SEEN:
         return share
-    return min(1.0, share * stays / (stays - moves))
+    return min(1.0, share / seen_share)
 
 
-def _has_replaced(hit: Flags, scene: Scene) -> bool:
+def _has_replaced(affected: Flags, scene: Scene) -> bool:
     """Whether new items add more to the drop of these users than the changed order does."""
     if scene.changes is None or scene.drop is None:
         return False
     parts = scene.changes.parts
-    from_new_items = np.nansum(parts.membership[hit])
-    from_order = np.nansum(parts.order[hit])
+    from_new_items = np.nansum(parts.membership[affected])
+    from_order = np.nansum(parts.order[affected])
     return bool(from_new_items > from_order)
 
 
-def _share_of_drop(hit: Flags, scene: Scene, *, is_order: bool) -> float | None:
-    """Return the share of the drop that the hit users explain, 0 to 1. None without a drop.
+def _share_of_drop(affected: Flags, scene: Scene, *, is_order: bool) -> float | None:
+    """Return the share of the drop that the affected users explain, 0 to 1. None without a drop.
 
     The growth is how much the distance of a user's lists grew since the earlier run. With
-    ``is_order``, only the part ``order`` of the distance counts. The hit users explain their growth
-    minus what they would have grown without the fault, which is the mean growth of the other users.
+    ``is_order``, only the part ``order`` of the distance counts. The affected users explain their
+    growth minus what they would have grown without the fault, which is the mean growth of the other
+    users.
     """
     if scene.changes is None or scene.drop is None:
         return None
     parts = scene.changes.parts
     growth = parts.order if is_order else parts.total
     is_known = ~np.isnan(growth)
-    growth_of_hit = growth[is_known & hit]
-    growth_of_others = growth[is_known & ~hit]
-    if not len(growth_of_hit):
+    growth_of_affected = growth[is_known & affected]
+    growth_of_others = growth[is_known & ~affected]
+    if not len(growth_of_affected):
         return 0.0
-    growth_by_fault = growth_of_hit.mean()
+    growth_by_fault = growth_of_affected.mean()
     if len(growth_of_others):
         growth_by_fault -= growth_of_others.mean()
     # Similarity drops by as much as the distance grows. So the drop is the mean growth of all
     # users.
     total_growth = int(is_known.sum()) * scene.drop
-    share = float(growth_by_fault) * len(growth_of_hit) / total_growth
+    share = float(growth_by_fault) * len(growth_of_affected) / total_growth
     return min(1.0, max(0.0, share))
 
 
@@ -420,4 +435,4 @@ def _is_other_unchanged(
     is_same = scene.changes.lists[other].is_same
     if is_same[scene.changes.is_known].mean() >= _UNCHANGED:
         return True
-    return False if other in scene.habits else None
+    return False if other in scene.usual_histograms else None

@@ -6,16 +6,16 @@ import numpy as np
 
 from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason
-from monitor.statistics.attribution.changed_items import find_removed_items, find_risen_or_fallen
-from monitor.statistics.attribution.changes import PairChanges
-from monitor.statistics.attribution.habits import (
-    Habit,
+from monitor.statistics.attribution.change_features import (
+    ChangeFeature,
     judge_lists,
 )
+from monitor.statistics.attribution.changed_items import find_removed_items, find_risen_or_fallen
+from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
     Scene,
-    find_by_habit,
+    find_by_feature,
     is_increase,
     lists_before,
 )
@@ -34,7 +34,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     if scene.changes is not None:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
-        if not any(each is not None and each.hit.mean() >= MANY_ALIKE for each in similar):
+        if not any(each is not None and each.affected.mean() >= MANY_ALIKE for each in similar):
             hypotheses.append(find_all_alike(scene, scene.changes))
     hypotheses += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
@@ -79,7 +79,7 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
         "duplicated": duplicated,
     }
     return Hypothesis(
-        kind=FaultKind.CUT_SHORT, arm=arm, hit=is_shorter, judged=is_judged, detail=detail
+        kind=FaultKind.CUT_SHORT, arm=arm, affected=is_shorter, judged=is_judged, detail=detail
     )
 
 
@@ -96,22 +96,22 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
 
     None if the arm's lists have hardly more new items than usual.
     """
-    by_new_items = find_by_habit(scene, arm, Habit.REPLACED, FaultKind.REPLACED)
+    by_new_items = find_by_feature(scene, arm, ChangeFeature.REPLACED, FaultKind.REPLACED)
     if by_new_items is None:
         return None
-    kind = judge_lists(changes.lists[arm], by_new_items.hit)
+    kind = judge_lists(changes.lists[arm], by_new_items.affected)
     # Nearly all items of other users' lists and of random lists are new. So the number of new items
-    # is enough to recognize the hit users.
+    # is enough to recognize the affected users.
     if kind is not FaultKind.REPLACED:
         return replace(by_new_items, kind=kind)
-    # A user's own new list may also have few new items. `Habit.MOVED` counts new items and changed
-    # order, so it finds more of these users.
-    by_moves = find_by_habit(scene, arm, Habit.MOVED, kind)
+    # A user's own new list may also have few new items. `ChangeFeature.TOTAL` counts new items and
+    # changed order, so it finds more of these users.
+    by_moves = find_by_feature(scene, arm, ChangeFeature.TOTAL, kind)
     if by_moves is not None:
         return by_moves
-    # The share of hit users is estimated by the habit. `Habit.REPLACED` would count users with few
-    # new items as not hit.
-    return replace(by_new_items, habit=Habit.MOVED)
+    # The share of affected users is estimated by the feature. `ChangeFeature.REPLACED` would count
+    # users with few new items as not affected.
+    return replace(by_new_items, feature=ChangeFeature.TOTAL)
 
 
 # If at least this share of the reordered lists keeps its first three items, only the order of these
@@ -123,23 +123,23 @@ _KEPT_TOP = 0.1
 def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose items changed their order more than usual.
 
-    Two habits are searched. `TURNED` counts the pairs of items in reversed order. `FIRST_MOVED` is
-    the place of the former first item, and judges only users that still have it among the first
-    three. The result is the hypothesis that hits the larger share of the users that its habit can
-    judge. None if neither habit finds users.
+    Two features are searched. `REORDERED` counts the pairs of items in reversed order.
+    `FIRST_MOVED` is the place of the former first item, and judges only users that still have it
+    among the first three. The result is the hypothesis that affects the larger share of the users
+    that its feature can judge. None if neither feature finds users.
 
     In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
     changed, and otherwise 0.
     """
     hypotheses = []
-    for habit in (Habit.TURNED, Habit.FIRST_MOVED):
-        hypothesis = find_by_habit(scene, arm, habit, FaultKind.REORDERED)
+    for feature in (ChangeFeature.REORDERED, ChangeFeature.FIRST_MOVED):
+        hypothesis = find_by_feature(scene, arm, feature, FaultKind.REORDERED)
         if hypothesis is not None:
-            same_top_share = changes.lists[arm].has_same_top[hypothesis.hit].mean()
+            same_top_share = changes.lists[arm].has_same_top[hypothesis.affected].mean()
             detail = {"top": float(same_top_share >= _KEPT_TOP)}
             hypotheses.append(replace(hypothesis, detail=detail))
     return max(hypotheses, key=_share_of_judged, default=None)
 
 
 def _share_of_judged(hypothesis: Hypothesis) -> float:
-    return float(hypothesis.hit.sum() / hypothesis.judged.sum())
+    return float(hypothesis.affected.sum() / hypothesis.judged.sum())

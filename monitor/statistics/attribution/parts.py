@@ -75,7 +75,8 @@ def split_distances(
     """Split each pair's distance into the parts membership, order and length, which add up to it.
 
     The distance of the baseline's list B and the candidate's list C is score(B, B) - score(B, C).
-    The parts are the costs of the steps of `walk_to` that change B to C. The cost is O(n k).
+    `walk_to` changes B to C in steps. Each step belongs to one part, and adds to this part by how
+    much it lowers the score. The computing time is O(n k).
 
     A positive part means that the lists move apart. A part can be negative if the metric forgives
     short lists, as ``rbo`` does. It can also be negative if the metric may prefer a wrong order or
@@ -83,16 +84,16 @@ def split_distances(
     baseline's list is empty. ``score`` must not use relevance, because the steps change the items
     but not their relevance. ``scores`` are the scores of the batch, if they were computed before.
     """
-    twice = _with_baseline_twice(batch)
+    identical = _with_baseline_twice(batch)
 
     def score_step(step: PairBatch) -> Floats:
-        if step is twice:
-            return _score_identical(twice, score)
+        if step is identical:
+            return _score_identical(identical, score)
         if step is batch and scores is not None:
             return scores
         return score(step)
 
-    return share_steps(walk_to(twice, batch), score_step)
+    return share_steps(walk_to(identical, batch), score_step)
 
 
 def _score_identical(twice: PairBatch, score: ScoreBatch) -> Floats:

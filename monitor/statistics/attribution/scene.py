@@ -11,16 +11,16 @@ from monitor.measures.kernels import list_traits
 from monitor.model.arrays import Codes, Flags, Integers, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageRow, PairBatch
-from monitor.statistics.attribution.changes import PairChanges
-from monitor.statistics.attribution.habits import (
+from monitor.statistics.attribution.change_features import (
     SHARE_BINS,
-    Habit,
+    ChangeFeature,
     Outliers,
     bin_lists,
     find_outlying_bins,
     share_bins,
     widest_shares,
 )
+from monitor.statistics.attribution.changes import PairChanges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +33,15 @@ class Scene:
     changes: PairChanges | None = None  # None if there are no earlier lists
     # Whether the earlier lists are older than those of the last run, because runs were skipped
     is_older: bool = False
-    # Usual shares of users by arm, habit and bin.
-    habits: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    # Usual shares of users by arm, feature and bin.
+    usual_histograms: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share of users without a list, None if unknown
     drop: float | None = None  # the drop of the mean, None if it is not significant
     is_rise: bool = False  # whether the mean rose significantly
 
     @cached_property
-    def bins(self) -> Mapping[Arm, Mapping[Habit, Integers]]:
-        """The bin of each user, by arm and habit. Empty if there are no earlier lists."""
+    def bins(self) -> Mapping[Arm, Mapping[ChangeFeature, Integers]]:
+        """The bin of each user, by arm and feature. Empty if there are no earlier lists."""
         if self.changes is None:
             return {}
         is_still = self.changes.is_still
@@ -50,49 +50,54 @@ class Scene:
         return bins
 
     @cached_property
-    def bins_before(self) -> Mapping[Habit, Integers]:
-        """The bins in the earlier run, for habits of both arms. Empty without earlier lists."""
+    def bins_before(self) -> Mapping[ChangeFeature, Integers]:
+        """The bins in the earlier run, for features of both arms. Empty without earlier lists."""
         if self.changes is None:
             return {}
         return _bin_similar(self.changes.former, self.changes.is_known)
 
 
-def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[Habit, Integers]:
-    """The bin of each user, (n,), for each habit: 1 if both lists are so, 0 if not, -1 if unknown."""
+def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[ChangeFeature, Integers]:
+    """Return the bins of the features of both arms: 1 if they are similar, 0 if not, -1 if unknown.
+
+    Each feature has the bins of n users.
+    """
     is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
     flags = {
-        Habit.IDENTICAL: list_traits.is_identical(batch.baseline, batch.candidate),
-        Habit.ALIKE: is_alike,
-        Habit.INTERLEAVED: is_interleaved,
+        ChangeFeature.IDENTICAL: list_traits.is_identical(batch.baseline, batch.candidate),
+        ChangeFeature.ALIKE: is_alike,
+        ChangeFeature.INTERLEAVED: is_interleaved,
     }
     bins = {}
-    for habit, values in flags.items():
-        bins[habit] = np.where(is_known & ~np.isnan(values), values, -1).astype(np.int64)
+    for feature, values in flags.items():
+        bins[feature] = np.where(is_known & ~np.isnan(values), values, -1).astype(np.int64)
     return bins
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """A fault that one arm may have, and the users that it hit."""
+    """A fault that one arm may have, and the users that it affected."""
 
     kind: FaultKind
     arm: Arm
-    hit: Flags  # (n,), False for users that cannot be judged
+    affected: Flags  # (n,), False for users that cannot be judged
     judged: Flags  # (n,), whether the user can be judged
-    usual: float = 0.0  # share of healthy users that look as if they were hit
-    habit: Habit | None = None  # the habit by which users look hit, if there is one
+    usual: float = 0.0  # share of healthy users that look as if they were affected
+    feature: ChangeFeature | None = (
+        None  # the feature by which users look affected, if there is one
+    )
     segment: str = ALL  # the segment that was searched
     detail: Mapping[str, float] = field(default_factory=dict)
 
 
-# A fault is found only if it hit at least this many users.
-LEAST_HIT_USERS = 5
+# A fault is found only if it affected at least this many users.
+LEAST_AFFECTED_USERS = 5
 # A number of users must grow by this many standard deviations. A growth from 0 to 5 users is
 # reported. A growth from 4 to 8 users is not.
 MORE_SDS = 2.2
 
 
-def is_increase(gained: Flags, lost: Flags, least: int = LEAST_HIT_USERS) -> bool:
+def is_increase(gained: Flags, lost: Flags, least: int = LEAST_AFFECTED_USERS) -> bool:
     """Whether significantly more users are in ``gained`` than in ``lost``.
 
     There must be at least ``least`` more.
@@ -101,24 +106,24 @@ def is_increase(gained: Flags, lost: Flags, least: int = LEAST_HIT_USERS) -> boo
     return gains - losses >= max(least, MORE_SDS * math.sqrt(gains + losses))
 
 
-def find_by_habit(
-    scene: Scene, arm: Arm, habit: Habit, kind: FaultKind, *, times: float = 1.0
+def find_by_feature(
+    scene: Scene, arm: Arm, feature: ChangeFeature, kind: FaultKind, *, times: float = 1.0
 ) -> Hypothesis | None:
-    """Return the hypothesis that the fault ``kind`` changed the arm's lists in the way ``habit``.
+    """Return the hypothesis that the fault ``kind`` changed the arm's lists in the way ``feature``.
 
-    It names the users in outlying bins as hit: those of all users, or those of one segment, see
-    `search_segments`. None in two cases:
+    It names the users in outlying bins as affected: those of all users, or those of one segment,
+    see `search_segments`. None in two cases:
 
     - No bin is outlying.
     - The share of the users in outlying bins is less than ``times`` the largest usual share.
     """
-    bins = scene.bins[arm][habit]
+    bins = scene.bins[arm][feature]
 
     def find(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
         # The usual shares are those of all users. They are widened only for a single segment.
         segment_rows = None if segment == ALL else rows
-        outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, habit, segment_rows))
+        outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, feature, segment_rows))
         if outliers is None:
             return None
         share = (bins[rows] >= outliers.least).mean()
@@ -129,15 +134,15 @@ def find_by_habit(
         return None
     segment, outliers = segment_with_most
     rows = scene.segments[segment]
-    hit = np.zeros(len(bins), dtype=bool)
-    hit[rows] = bins[rows] >= outliers.least
+    affected = np.zeros(len(bins), dtype=bool)
+    affected[rows] = bins[rows] >= outliers.least
     return Hypothesis(
         kind=kind,
         arm=arm,
-        hit=hit,
+        affected=affected,
         judged=bins >= 0,
         usual=outliers.usual,
-        habit=habit,
+        feature=feature,
         segment=segment,
     )
 
@@ -152,16 +157,16 @@ def search_segments(
 ) -> tuple[str, Outliers] | None:
     """Return the outliers of all users. If there are none, return those of a single segment.
 
-    ``find`` returns the outliers of a segment. If many healthy users look like hit users, a few hit
-    users are outliers only in their segment. At most `_SEARCHED` segments are searched, the largest
-    first. The segment with the largest estimated number of hit users is returned, as its name and
-    its outliers. None if no segment has outliers.
+    ``find`` returns the outliers of a segment. If many healthy users look like affected users, a
+    few affected users are outliers only in their segment. At most `_SEARCHED` segments are
+    searched, the largest first. The segment with the largest estimated number of affected users is
+    returned, as its name and its outliers. None if no segment has outliers.
     """
     outliers = find(ALL)
     if outliers is not None:
         return ALL, outliers
     segment_with_most = None
-    most_hit_users = 0.0
+    most_affected_users = 0.0
     by_size = sorted(scene.segments, key=lambda name: (-len(scene.segments[name]), name))
     for name in by_size[:_SEARCHED]:
         if name == ALL:
@@ -169,17 +174,17 @@ def search_segments(
         outliers = find(name)
         if outliers is None:
             continue
-        hit_users = outliers.hit_share * len(scene.segments[name])
-        if hit_users > most_hit_users:
+        affected_users = outliers.affected_share * len(scene.segments[name])
+        if affected_users > most_affected_users:
             segment_with_most = name, outliers
-            most_hit_users = hit_users
+            most_affected_users = affected_users
     return segment_with_most
 
 
 def usual_shares(
-    scene: Scene, arm: Arm, habit: Habit, rows: Rows | None = None
+    scene: Scene, arm: Arm, feature: ChangeFeature, rows: Rows | None = None
 ) -> tuple[float, ...]:
-    """Return the usual share of the arm's users in each bin of the habit.
+    """Return the usual share of the arm's users in each bin of the feature.
 
     1. They are the shares in the arm's past runs. Without past runs they are the other arm's shares
        in this run, because that arm is probably healthy.
@@ -191,8 +196,8 @@ def usual_shares(
 
     `widest_shares` combines shares.
     """
-    other_bins = scene.bins[arm.other][habit]
-    shares = scene.habits.get(arm, {}).get(habit)
+    other_bins = scene.bins[arm.other][feature]
+    shares = scene.usual_histograms.get(arm, {}).get(feature)
     if shares is None:
         shares = share_bins(other_bins)
     elif scene.is_older:
@@ -214,5 +219,5 @@ def lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
 
 
 def mean_of_bins(shares: Sequence[float]) -> float:
-    """Return the mean of a habit that measures a share, 0 to 1, from its shares of users by bin."""
+    """Return the mean of a feature that measures a share, 0 to 1. ``shares`` is its histogram."""
     return float(np.arange(len(shares)) @ np.array(shares)) / SHARE_BINS

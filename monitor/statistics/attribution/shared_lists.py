@@ -7,16 +7,16 @@ import numpy as np
 from monitor.model.arrays import Codes, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
-from monitor.statistics.attribution.changes import PairChanges
-from monitor.statistics.attribution.habits import (
-    Habit,
+from monitor.statistics.attribution.change_features import (
+    ChangeFeature,
     number_common_lists,
 )
+from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
-    LEAST_HIT_USERS,
+    LEAST_AFFECTED_USERS,
     Hypothesis,
     Scene,
-    find_by_habit,
+    find_by_feature,
     is_increase,
     lists_before,
 )
@@ -40,23 +40,23 @@ def find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     was_shared, _ = number_common_lists(codes_before)
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
-    least_increase = 2 * LEAST_HIT_USERS if scene.changes is None else LEAST_HIT_USERS
+    least_increase = 2 * LEAST_AFFECTED_USERS if scene.changes is None else LEAST_AFFECTED_USERS
     hypotheses = []
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
     if is_increase(newly_shared, no_longer_shared, least_increase):
         everybody = np.ones(len(codes), dtype=bool)
         hypothesis = Hypothesis(
-            kind=FaultKind.SHARED_LIST, arm=arm, hit=newly_shared, judged=everybody
+            kind=FaultKind.SHARED_LIST, arm=arm, affected=newly_shared, judged=everybody
         )
         hypotheses.append(hypothesis)
     if scene.bins:
-        above_usual = find_by_habit(scene, arm, Habit.SHARED, FaultKind.SHARED_LIST)
+        above_usual = find_by_feature(scene, arm, ChangeFeature.SHARED, FaultKind.SHARED_LIST)
         if above_usual is not None:
             hypotheses.append(above_usual)
     if not hypotheses:
         return None
-    largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.hit.sum()))
+    largest = max(hypotheses, key=lambda hypothesis: int(hypothesis.affected.sum()))
     return _describe_shared(scene, largest, list_numbers)
 
 
@@ -79,7 +79,7 @@ def find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)
-    few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, hit=is_shared, judged=everybody)
+    few = Hypothesis(kind=FaultKind.SHARED_LIST, arm=arm, affected=is_shared, judged=everybody)
     hypothesis = _describe_shared(scene, few, list_numbers)
     return hypothesis if hypothesis.detail["popular"] >= _LEAST_POPULAR else None
 
@@ -91,11 +91,11 @@ def _describe_shared(scene: Scene, hypothesis: Hypothesis, list_numbers: Integer
     one. ``list_numbers`` has the number of each user's list (see `number_common_lists`).
     """
     codes, _ = scene.batch.of(hypothesis.arm)
-    hit_numbers = list_numbers[hypothesis.hit]
-    most_common = np.bincount(hit_numbers).argmax()
-    first_user = int(np.argmax(hypothesis.hit & (list_numbers == most_common)))
+    affected_numbers = list_numbers[hypothesis.affected]
+    most_common = np.bincount(affected_numbers).argmax()
+    first_user = int(np.argmax(hypothesis.affected & (list_numbers == most_common)))
     detail = {
-        "lists": float(len(np.unique(hit_numbers))),
+        "lists": float(len(np.unique(affected_numbers))),
         "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
     }
     return replace(hypothesis, kind=FaultKind.SHARED_LIST, detail=detail)
@@ -124,21 +124,23 @@ def find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | Non
     """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
     If most of these users share a list, the fault is a shared list that began in an earlier run.
-    None if hardly more lists than usual are unchanged, if the arm has no known habits, or if
+    None if hardly more lists than usual are unchanged, if the arm has no known features, or if
     neither arm had new data.
     """
-    hypothesis = find_by_habit(scene, arm, Habit.STILL, FaultKind.STALE)
+    hypothesis = find_by_feature(scene, arm, ChangeFeature.UNCHANGED, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
-    if hypothesis is None or arm not in scene.habits:
+    if hypothesis is None or arm not in scene.usual_histograms:
         return None
     unchanged_shares = [changes.is_still[each][changes.is_known].mean() for each in Arm]
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
     is_shared, list_numbers = number_common_lists(codes)
-    if is_shared[hypothesis.hit].mean() >= _MOST_SHARED:
+    if is_shared[hypothesis.affected].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but they do not have this list. So the usual share
         # is 0.
-        shared = replace(hypothesis, hit=hypothesis.hit & is_shared, habit=None, usual=0.0)
+        shared = replace(
+            hypothesis, affected=hypothesis.affected & is_shared, feature=None, usual=0.0
+        )
         return _describe_shared(scene, shared, list_numbers)
     return hypothesis

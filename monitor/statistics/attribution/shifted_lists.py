@@ -7,15 +7,15 @@ import numpy as np
 from monitor.model.arrays import Codes, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
+from monitor.statistics.attribution.change_features import (
+    ChangeFeature,
+)
 from monitor.statistics.attribution.changed_items import keep_other_items
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
-from monitor.statistics.attribution.habits import (
-    Habit,
-)
 from monitor.statistics.attribution.scene import (
     Hypothesis,
     Scene,
-    find_by_habit,
+    find_by_feature,
     mean_of_bins,
     usual_shares,
 )
@@ -35,23 +35,23 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
     many users. None also if the items behind did not move, were replaced, or changed their order.
     """
     lists = changes.lists[arm]
-    for habit in (Habit.FIRST_GONE, Habit.FIRST_NEW):
-        hypothesis = find_by_habit(scene, arm, habit, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
+    for feature in (ChangeFeature.FIRST_GONE, ChangeFeature.FIRST_NEW):
+        hypothesis = find_by_feature(scene, arm, feature, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
         if hypothesis is None:
             continue
-        hit = hypothesis.hit
-        if habit is Habit.FIRST_GONE:
-            with_front, without_front = lists.former[hit], lists.present[hit]
+        affected = hypothesis.affected
+        if feature is ChangeFeature.FIRST_GONE:
+            with_front, without_front = lists.former[affected], lists.present[affected]
         else:
-            with_front, without_front = lists.present[hit], lists.former[hit]
+            with_front, without_front = lists.present[affected], lists.former[affected]
         if _has_common_first(with_front):
             continue
         places = _find_places(with_front, without_front)
         in_front = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * in_front
-        keeps_others = keep_other_items(scene, changes, arm, hit, in_front)
+        keeps_others = keep_other_items(scene, changes, arm, affected, in_front)
         if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
-            detail = {"places": float(in_front), "up": float(habit is Habit.FIRST_GONE)}
+            detail = {"places": float(in_front), "up": float(feature is ChangeFeature.FIRST_GONE)}
             return replace(hypothesis, detail=detail)
     return None
 
@@ -72,12 +72,12 @@ _TURNED_AT_RANDOM = 0.5
 
 
 def _keeps_order(scene: Scene, lists: OwnLists, hypothesis: Hypothesis) -> bool:
-    """Whether the common items of the hit users are still nearly in their former order.
+    """Whether the common items of the affected users are still nearly in their former order.
 
     Their order must be nearer to a usual order than to a random order.
     """
-    usual = mean_of_bins(usual_shares(scene, hypothesis.arm, Habit.TURNED))
-    turned = float(np.nanmean(lists.turned_share[hypothesis.hit]))
+    usual = mean_of_bins(usual_shares(scene, hypothesis.arm, ChangeFeature.REORDERED))
+    turned = float(np.nanmean(lists.turned_share[hypothesis.affected]))
     return turned <= (usual + _TURNED_AT_RANDOM) / 2
 
 

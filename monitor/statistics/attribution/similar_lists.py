@@ -5,10 +5,9 @@ import numpy as np
 from monitor.model.arrays import Flags, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm, PairBatch
-from monitor.statistics.attribution.changes import OwnLists, PairChanges
-from monitor.statistics.attribution.habits import (
+from monitor.statistics.attribution.change_features import (
     SHARE_BINS,
-    Habit,
+    ChangeFeature,
     Outliers,
     bin_lists,
     find_outlying_bins,
@@ -16,6 +15,7 @@ from monitor.statistics.attribution.habits import (
     share_bins,
     widest_shares,
 )
+from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
     Scene,
@@ -28,18 +28,16 @@ _LEAST_ALIKE = 0.05
 
 
 def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
-    """Find users whose lists are like the other arm's now, and were not in the earlier run.
+    """Find users whose two lists are similar now, and were not similar in the earlier run.
 
-    The arm whose lists changed more is at fault. None if there are hardly more such users than
-    usual.
-
-    The share of such users is compared with their share in healthy runs, or with their share in the
-    earlier run if that is larger.
+    ``kind`` says how similar: identical, nearly the same, or interleaved. The arm whose lists
+    changed more is at fault. None if there are hardly more such users than in healthy runs and in
+    the earlier run.
     """
-    habit = Habit(kind)  # the fault has the name of its habit
-    bins = scene.bins[Arm.CANDIDATE][habit]  # 1 for users with similar lists, and otherwise 0
-    bins_before = scene.bins_before[habit]
-    in_healthy_runs = scene.habits.get(Arm.CANDIDATE, {}).get(habit)
+    feature = ChangeFeature(kind)  # the fault and its feature have the same name
+    bins = scene.bins[Arm.CANDIDATE][feature]  # 1 for users with similar lists, and otherwise 0
+    bins_before = scene.bins_before[feature]
+    in_healthy_runs = scene.usual_histograms.get(Arm.CANDIDATE, {}).get(feature)
 
     def find(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
@@ -54,21 +52,21 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     segment, outliers = segment_with_most
     rows = scene.segments[segment]
     similar = rows[bins[rows] == 1]
-    # The users that were hit are those whose lists were not similar in the earlier run.
+    # Users whose lists were similar in the earlier run already are not affected.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
-    hit_count = int((bins_before[similar] != 1).sum())
+    affected_count = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
-        # Many healthy lists look as if they were interleaved, and many hit lists did so before. So
-        # the number is estimated, and these users are only the likeliest.
-        hit_count = round(outliers.hit_share * len(rows))
-    hit = np.zeros(len(bins), dtype=bool)
-    hit[newly_similar_first[:hit_count]] = True
-    if kind is not FaultKind.IDENTICAL and hit[rows].mean() < _LEAST_ALIKE:
+        # Many healthy lists look interleaved too. So the number of affected users is estimated, and
+        # the most likely ones are marked.
+        affected_count = round(outliers.affected_share * len(rows))
+    affected = np.zeros(len(bins), dtype=bool)
+    affected[newly_similar_first[:affected_count]] = True
+    if kind is not FaultKind.IDENTICAL and affected[rows].mean() < _LEAST_ALIKE:
         return None
     return Hypothesis(
         kind=kind,
-        arm=_changed_more(scene, hit),
-        hit=hit,
+        arm=_changed_more(scene, affected),
+        affected=affected,
         judged=bins >= 0,
         segment=segment,
     )
@@ -102,15 +100,16 @@ def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
     kind = FaultKind.ALIKE
     # The text says that lists are "much more like", and not "nearly like", the other arm's lists.
     detail = {"is_more_alike": 1.0}
-    # Habits that compare both arms are stored for the candidate. Users with the habit have bin 1.
-    looks_interleaved = scene.bins[Arm.CANDIDATE][Habit.INTERLEAVED] == 1
+    # Histograms that compare both arms are stored for the candidate. Users with the feature have
+    # bin 1.
+    looks_interleaved = scene.bins[Arm.CANDIDATE][ChangeFeature.INTERLEAVED] == 1
     if looks_interleaved[is_known].mean() >= _ALL_INTERLEAVED:
         kind = FaultKind.INTERLEAVED
         detail = {}
     return Hypothesis(
         kind=kind,
         arm=_changed_more(scene, is_known),
-        hit=is_known,
+        affected=is_known,
         judged=is_known,
         detail=detail,
     )
@@ -119,13 +118,13 @@ def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     """Return the bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown.
 
-    `Habit.MOVED` measures how far the candidate's list is from the baseline's, from 0 to
+    `ChangeFeature.TOTAL` measures how far the candidate's list is from the baseline's, from 0 to
     2 `SHARE_BINS`.
     """
     # `OwnLists` compares any two lists of a user. Here they are those of both arms.
     lists = OwnLists.of_pairs(batch)
-    # The second argument, which marks unchanged lists, makes no difference to this habit.
-    distances = bin_lists(lists, is_known)[Habit.MOVED]
+    # The second argument, which marks unchanged lists, makes no difference to this feature.
+    distances = bin_lists(lists, is_known)[ChangeFeature.TOTAL]
     return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)
 
 
@@ -134,7 +133,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
 _CLEARLY_MORE = 1.25
 
 
-def _changed_more(scene: Scene, hit: Flags) -> Arm:
+def _changed_more(scene: Scene, affected: Flags) -> Arm:
     """Return the arm whose lists of these users changed more. If in doubt, it is the candidate.
 
     This is used if the lists of both arms became alike. Usually this happens because the experiment
@@ -143,11 +142,11 @@ def _changed_more(scene: Scene, hit: Flags) -> Arm:
     if scene.changes is None:
         return Arm.CANDIDATE
     baseline, candidate = scene.changes.lists.values()
-    if _mean_change(baseline, hit) > _CLEARLY_MORE * _mean_change(candidate, hit):
+    if _mean_change(baseline, affected) > _CLEARLY_MORE * _mean_change(candidate, affected):
         return Arm.BASELINE
     return Arm.CANDIDATE
 
 
-def _mean_change(lists: OwnLists, hit: Flags) -> float:
+def _mean_change(lists: OwnLists, affected: Flags) -> float:
     """Return the mean share of removed items plus the mean share of pairs in reversed order."""
-    return float((1 - lists.kept_share[hit] + lists.turned_share[hit]).mean())
+    return float((1 - lists.kept_share[affected] + lists.turned_share[affected]).mean())

@@ -1,6 +1,6 @@
 """Compares two arms that serve different users, as in an A/B test. Pure.
 
-Each user has a list of now and a list of before the test. The score of a user is the similarity of
+Each user has a current list and a pre-test list. The score of a user is the similarity of
 these two lists. All values are undefined (NaN) if an arm has too few users. The functions:
 
 - `split.log_evidence(baseline, candidate, planned) -> float`: do the numbers of users fit the

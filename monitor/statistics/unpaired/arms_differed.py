@@ -1,7 +1,7 @@
 """Checks whether the arms differed before the test began.
 
-If users are assigned at random, both arms' lists of before come from one population. Then a p-value
-is valid, although it would not be valid for the lists of now.
+If users are assigned at random, both arms' pre-test lists come from one population. Then a p-value
+is valid, although it would not be valid for the current lists.
 """
 
 import numpy as np
@@ -22,13 +22,13 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> float | None:
-    """Test whether the users' lists of before depend on their arm. Returns p.
+    """Test whether the users' pre-test lists depend on their arm. Returns p.
 
     None if an arm has no users.
 
-    - ``codes``: the list of before of each user, int32 (n, k), with -1 for no item. A user without
-      a list of before has an empty list. So arms that lose different users also differ. If users
-      enter because of what an arm does, leave out users without a list of before.
+    - ``codes``: the pre-test list of each user, int32 (n, k), with -1 for no item. A user without
+      a pre-test list has an empty list. So arms that lose different users also differ. If users
+      enter because of what an arm does, leave out users without a pre-test list.
     - ``is_candidate``: whether the user is in the candidate, bool (n,).
     - ``hashes``: a random number for each user, uint64 (n,), that does not depend on the arm. The
       MOST_TESTED_USERS smallest hashes are compared. Their order decides the permutations.

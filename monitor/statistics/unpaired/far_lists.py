@@ -1,4 +1,4 @@
-"""When a user's list of now is far from the user's list of before."""
+"""When a user's current list is far from the user's pre-test list."""
 
 import math
 
@@ -16,7 +16,7 @@ mixed-up users, and 1 % of users with the popular list. The cut 0.025 has 99.9 %
 
 
 def far_floor(disjoint: float, identical: float) -> float:
-    """The score below which a list is far from the user's list of before.
+    """The score below which a list is far from the user's pre-test list.
 
     The arguments are the metric's scores of two disjoint lists and of two identical lists. Disjoint
     lists of some metrics have a higher score than the lowest score, so ranges cannot be used. If

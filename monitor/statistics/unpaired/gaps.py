@@ -1,6 +1,6 @@
 """Differences between the arms, from summaries of each arm. Both arms have different users.
 
-Every difference is positive if the candidate's users moved farther from their lists of before.
+Every difference is positive if the candidate's users moved farther from their pre-test lists.
 """
 
 import math

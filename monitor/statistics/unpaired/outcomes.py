@@ -39,7 +39,7 @@ _SCALE = (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA)) + 1) / NARROWEST
 
 @immutable
 class OutcomeMoments:
-    """A user's value of now and value of before, over all users of an arm.
+    """A user's current value and pre-test value, over all users of an arm.
 
     The variances and the covariance have the divisor n - 1. They are NaN if n is below 2.
     """
@@ -93,10 +93,10 @@ def half_width(users: int, days: float) -> float:
 def relative_difference(
     baseline: OutcomeMoments, candidate: OutcomeMoments, width: float
 ) -> Difference:
-    """How much higher the candidate's mean is, adjusted by the values of before.
+    """How much higher the candidate's mean is, adjusted by the pre-test values.
 
-    The value of before is x and that of now is y. The candidate's mean of y is reduced by theta
-    times the difference of the arms' means of x. Theta is the slope of y on x inside the arms
+    The pre-test value is x and the current value is y. The candidate's mean of y is reduced by
+    theta times the difference of the arms' means of x. Theta is the slope of y on x inside the arms
     (Deng et al. 2013, CUPED). So this difference of means is the coefficient of the arm in a
     regression of y on arm and x.
 

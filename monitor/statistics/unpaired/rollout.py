@@ -8,7 +8,7 @@ from monitor.model.arrays import Floats
 def pair_scores(baseline: Floats, candidate: Floats, rng: np.random.Generator) -> Floats:
     """The score of a baseline user minus the score of a candidate user, for random pairs, (m,).
 
-    The arguments are the users' similarities of the list of now to their list of before, (n,) for
+    The arguments are the users' similarities of the current list to their pre-test list, (n,) for
     each arm. The mean of the result is the self gap in expectation. The result is between -r and r
     if the scores have the range r. So ``gate_samples`` judges it with ``Scale(-r, r)``, and the
     margin is the largest self gap that is allowed.

@@ -171,8 +171,8 @@ def segment_chart(explanation: Explanation) -> Markup:
     leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension]
     bars = []
     for fall in leading[:_MOST_SEGMENTS]:
-        figure = f"{fall.whole:+.4f}, {fall.share:.0%} of users"
-        bars.append(Bar(name=fall.segment, amount=fall.whole, figure=figure))
+        figure = f"{fall.total:+.4f}, {fall.share:.0%} of users"
+        bars.append(Bar(name=fall.segment, amount=fall.total, figure=figure))
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
 
 

@@ -113,7 +113,7 @@ def _finished_run_at(site: Site, name: str, slot: datetime) -> LatestRun:
 
 
 def _states_after(run: LatestRun, transitions: Iterable[Transition]) -> tuple[AlertState, ...]:
-    """Return the alerts' states after the run. Those in ``run`` are the states of now.
+    """Return the alerts' states after the run. ``run`` has the present states.
 
     ``transitions`` are those up to the run, in their order.
     """

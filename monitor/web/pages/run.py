@@ -146,8 +146,9 @@ class Move:
 class UserPage:
     """The data of a user's page in one run.
 
-    ``former`` is the user's list in an earlier run, from the arm that has changed since then. If each
-    user is served by one arm only, ``served_by`` is the user's arm, and ``former`` was served by it.
+    ``former`` is the user's list in an earlier run, from the arm that has changed since then. If
+    each user is served by one arm only, ``served_by`` is the user's arm, and ``former`` was served
+    by it.
     """
 
     comparison: str
@@ -192,8 +193,8 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         scores = history[-1].scores
     served_by = arm_of_scores(scores)
     explanation = pages.explanation(run.id)
-    # If each user is served by one arm only, the user's list of now is stored as the candidate's.
-    # Otherwise the former list is that of the arm that has changed.
+    # The page shows the earlier list of the arm that has changed. If each user is served by one arm
+    # only, the user's lists are stored as those of the candidate.
     former_arm = Arm.CANDIDATE
     if explanation is not None and explanation.arm is not None and served_by is None:
         former_arm = explanation.arm

@@ -1,4 +1,4 @@
-"""Describes how an arm's lists usually change from run to run, and finds larger changes."""
+"""Features of how lists change from run to run, their usual histograms, and larger changes."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -13,7 +13,7 @@ from monitor.model.explanation import FaultKind
 from monitor.model.immutable import immutable
 from monitor.statistics.attribution.changes import OwnLists
 
-# A habit that measures a share from 0 to 1 has the bins 0 to `SHARE_BINS`.
+# A feature that measures a share from 0 to 1 has the bins 0 to `SHARE_BINS`.
 SHARE_BINS = 10
 
 # The users in high bins must exceed the usual number by at least so many users, plus so many
@@ -22,7 +22,7 @@ _LEAST_USERS = 5.0
 _SURE = 4.0
 
 # A share of users is normal up to this multiple of the usual share, because trainings differ. The
-# second multiple is for habits with at most `_FEW_BINS` bins.
+# second multiple is for features with at most `_FEW_BINS` bins.
 _WANDERS = 3.0
 _HARDLY_WANDERS = 1.5
 _FEW_BINS = 4
@@ -31,20 +31,20 @@ _FEW_BINS = 4
 _SAYS_LITTLE = 0.95
 
 
-class Habit(StrEnum):
-    """A way in which a user's list may differ from the same arm's former list.
+class ChangeFeature(StrEnum):
+    """A feature of how one user's list differs from the same arm's former list.
 
-    It is measured in bins. Lists in low bins are ordinary, and lists in high bins are rare.
+    Each feature has bins. Ordinary lists are in low bins, and rare lists are in high bins.
     """
 
     REPLACED = "replaced"  # share of items that were removed
-    TURNED = "turned"  # share of the pairs of common items in reversed order
-    MOVED = "moved"  # the sum of the bins of `REPLACED` and `TURNED`
+    REORDERED = "reordered"  # share of the pairs of common items in reversed order
+    TOTAL = "total"  # the sum of the bins of `REPLACED` and `REORDERED`
     FIRST_MOVED = "first_moved"  # place of the former first item, if it is among the first three
     FIRST_GONE = "first_gone"  # the former first item is not in the list any more
     FIRST_NEW = "first_new"  # the first item was not in the former list
     ITEM_MOVED = "item_moved"  # the list has changed in the item that came or went most often
-    STILL = "still"  # the list is unchanged
+    UNCHANGED = "unchanged"  # the list is unchanged
     SHARED = "shared"  # many users have the list
     # These three compare the lists of both arms. They are computed for the candidate only.
     IDENTICAL = "identical"
@@ -52,29 +52,29 @@ class Habit(StrEnum):
     INTERLEAVED = "interleaved"  # the baseline's first items are near the top
 
 
-def bin_lists(lists: OwnLists, is_still: Flags) -> dict[Habit, Integers]:
-    """Return the bin of each user for each habit except `Habit.IDENTICAL`, integers (n,) from 0.
+def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integers]:
+    """Return the bin of each user for each feature that needs one arm only, integers (n,) from 0.
 
     The bin is -1 if the user cannot be judged. Users without former lists cannot be judged.
-    ``is_still`` marks the users with unchanged lists.
+    ``is_unchanged`` marks the users with unchanged lists.
     """
     is_known = ~np.isnan(lists.kept_share)
     replaced = np.rint(SHARE_BINS * (1 - np.nan_to_num(lists.kept_share)))
-    turned = np.floor(SHARE_BINS * lists.turned_share)
+    reordered = np.floor(SHARE_BINS * lists.turned_share)
     is_shared, _ = number_common_lists(lists.present)
     bins = {
-        Habit.REPLACED: replaced,
-        Habit.TURNED: turned,
-        Habit.MOVED: replaced + turned,
-        Habit.FIRST_MOVED: lists.place_of_first,
-        Habit.FIRST_GONE: ~(lists.present == lists.former[:, :1]).any(axis=1),
-        Habit.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
-        Habit.ITEM_MOVED: lists.has_most_moved,
-        Habit.STILL: is_still,
-        Habit.SHARED: is_shared,
+        ChangeFeature.REPLACED: replaced,
+        ChangeFeature.REORDERED: reordered,
+        ChangeFeature.TOTAL: replaced + reordered,
+        ChangeFeature.FIRST_MOVED: lists.place_of_first,
+        ChangeFeature.FIRST_GONE: ~(lists.present == lists.former[:, :1]).any(axis=1),
+        ChangeFeature.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
+        ChangeFeature.ITEM_MOVED: lists.has_most_moved,
+        ChangeFeature.UNCHANGED: is_unchanged,
+        ChangeFeature.SHARED: is_shared,
     }
-    for habit, values in bins.items():
-        bins[habit] = np.where(is_known, values, -1).astype(np.int64)
+    for feature, values in bins.items():
+        bins[feature] = np.where(is_known, values, -1).astype(np.int64)
     return bins
 
 
@@ -99,15 +99,15 @@ class Outliers:
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
     reversed_share: float  # share of ordinary users that would be in them if lists were reversed
-    # Estimated share of hit users. It is the share of users in these bins minus the usual share,
+    # Estimated share of affected users: the share of users in these bins minus the usual share,
     # divided by the share of users that are usually in lower bins.
-    hit_share: float
+    affected_share: float
 
 
 def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | None:
     """Find the lowest bin of the outliers.
 
-    ``bins`` has the bin of each user for one habit, see `bin_lists`. Users with the bin -1 cannot
+    ``bins`` has the bin of each user for one feature, see `bin_lists`. Users with the bin -1 cannot
     be judged and are left out. ``usual`` has the usual share of each bin.
 
     For each bin, ``above`` is the present share of users in this bin or above it, and
@@ -138,20 +138,21 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
         # Reversing a list moves it from bin b to bin SHARE_BINS - b. So it gets into a bin >= least
         # if it was in a bin <= SHARE_BINS - least.
         reversed_share=float(sum(usual[: SHARE_BINS - least_bin + 1])),
-        hit_share=float(rise[least_bin] / (1 - usually_above[least_bin])),
+        affected_share=float(rise[least_bin] / (1 - usually_above[least_bin])),
     )
 
 
 def least_share(bins: Integers, usual: Sequence[float]) -> float:
-    """Return a lower bound on the share of users that were hit, 0 to 1.
+    """Return a lower bound on the share of affected users, 0 to 1.
 
-    If users were hit, the ordinary bins have fewer users than usual. For each bin, ``above`` is the
+    If users are affected, fewer users than usual are in low bins. For each bin, ``above`` is the
     present share of users in this bin or above it, and ``usually_above`` is the usual share. So the
-    lower bins have the shares 1 - above and 1 - usually_above. Then at most their quotient
-    (1 - above) / (1 - usually_above) of the users were not hit. This is the greatest share of a
-    known part in a mixture (Blanchard, Lee and Scott 2010). So at least
-    (above - usually_above) / (1 - usually_above) were hit. The greatest of these bounds is
-    returned. A bin is ignored if hardly any user is usually below it.
+    lower bins have the present share 1 - above and the usual share 1 - usually_above. At most
+    their quotient (1 - above) / (1 - usually_above) of the users are not affected. This is the
+    greatest share of a known part in a mixture (Blanchard, Lee and Scott 2010). So at least
+    (above - usually_above) / (1 - usually_above) of the users are affected. This bound is computed
+    for each bin, and the greatest one is returned. A bin is ignored if hardly any user is usually
+    below it.
     """
     # The first bin is left out, because no user is below it.
     above, usually_above = _tails(share_bins(bins), usual)[:, 1:]
@@ -162,34 +163,34 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
     return float(bounds.max(initial=0.0))
 
 
-def widest_shares(*habits: Sequence[float]) -> tuple[float, ...]:
-    """Combine the usual shares of several habits into those of one habit.
+def widest_shares(*histograms: Sequence[float]) -> tuple[float, ...]:
+    """Combine several histograms of one feature. A histogram has the share of users in each bin.
 
-    For every bin, the share of users in this bin or above it is the largest share among the habits.
+    In the result, the share of users in a bin or above it is the largest of all histograms.
     """
-    tails = _tails(*habits).max(axis=0)
+    tails = _tails(*histograms).max(axis=0)
     return tuple((tails - np.append(tails[1:], 0.0)).tolist())
 
 
-def _tails(*habits: Sequence[float]) -> Floats:
-    """Return for each habit and bin the share of users in this bin or in a higher one.
+def _tails(*histograms: Sequence[float]) -> Floats:
+    """Return for each histogram and bin the share of users in this bin or in a higher one.
 
-    All habits get as many bins as the longest one.
+    All histograms get as many bins as the longest one.
     """
-    from_last_bin = _pad(habits)[:, ::-1]
+    from_last_bin = _pad(histograms)[:, ::-1]
     return np.asarray(np.cumsum(from_last_bin, axis=1)[:, ::-1])
 
 
-def _pad(habits: Sequence[Sequence[float]]) -> Floats:
-    """Return the shares as an array (habits, bins). Missing bins have the share 0."""
-    return np.array(list(zip_longest(*habits, fillvalue=0.0))).T
+def _pad(histograms: Sequence[Sequence[float]]) -> Floats:
+    """Return the shares as an array (histograms, bins). Missing bins have the share 0."""
+    return np.array(list(zip_longest(*histograms, fillvalue=0.0))).T
 
 
 # A list is shared if at least this many users and at least this share of all users have it.
 _MANY = 5
 _LEAST_BIN_SHARE = 0.001
 
-# To judge lists, about so many former lists are compared with the lists of about so many hit users.
+# `judge_lists` compares about so many former lists with the lists of about so many affected users.
 _OTHER_LISTS = 500
 _SAMPLE = 300
 
@@ -216,26 +217,26 @@ def number_common_lists(codes: Codes, many: int = _MANY) -> tuple[Flags, Integer
     return is_shared, group
 
 
-def judge_lists(lists: OwnLists, hit: Flags) -> FaultKind:
-    """Decide where the lists of the hit users come from.
+def judge_lists(lists: OwnLists, affected: Flags) -> FaultKind:
+    """Decide where the lists of the affected users come from.
 
     Returns `MIXED_UP` for other users' lists, `NOISE` for random lists, and `REPLACED` for the
-    user's own new lists. The ``hit`` users must have lists in both runs.
+    user's own new lists. The ``affected`` users must have lists in both runs.
     """
-    hit_users = _thin(np.flatnonzero(hit), _SAMPLE)
+    affected_users = _thin(np.flatnonzero(affected), _SAMPLE)
     other_users = _thin(np.flatnonzero(lists.former_lengths), _OTHER_LISTS)
     other_lists = lists.former[other_users]
-    common_before = _count_common(lists.former[hit_users], other_lists)
-    common_now = _count_common(lists.present[hit_users], other_lists)
+    common_before = _count_common(lists.former[affected_users], other_lists)
+    common_now = _count_common(lists.present[affected_users], other_lists)
     # A user's list is not compared with the user's own former list.
-    is_own = hit_users[:, np.newaxis] == other_users
+    is_own = affected_users[:, np.newaxis] == other_users
     common_before[is_own] = 0
     common_now[is_own] = 0
     # Shares of a user's former list: what is in the new list, what would be in another user's list,
     # and what is usually kept.
-    kept_share = lists.kept_share[hit_users].mean()
-    strangers_share = common_before.mean() / lists.former_lengths[hit_users].mean()
-    ordinary = lists.kept_share[~hit & ~np.isnan(lists.kept_share)]
+    kept_share = lists.kept_share[affected_users].mean()
+    strangers_share = common_before.mean() / lists.former_lengths[affected_users].mean()
+    ordinary = lists.kept_share[~affected & ~np.isnan(lists.kept_share)]
     usual_share = float(ordinary.mean()) if len(ordinary) else 1.0
     if kept_share > strangers_share + _STILL_OWN * (usual_share - strangers_share):
         return FaultKind.REPLACED
