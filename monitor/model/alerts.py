@@ -87,13 +87,6 @@ class Expectation:
     # value is expected.
     note: str = ""
 
-    @property
-    def is_suspicious(self) -> bool:
-        """Whether a trend is halfway to firing, on a log scale. Such a run is not healthy."""
-        if self.evidence is None or self.evidence_limit is None:
-            return False
-        return is_halfway(self.evidence, self.evidence_limit)
-
 
 def is_halfway(evidence: float, limit: float) -> bool:
     """Return whether the evidence of a trend is halfway to its limit, on a log scale."""
