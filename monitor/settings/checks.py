@@ -416,7 +416,7 @@ def _check_score_files(settings: Partial, comparisons: _Comparisons) -> Iterator
 
 
 def _files_of_database(url: SecretStr | None) -> dict[str, str]:
-    """The files that SQLite and rankwatch write for the database, each with a text about its use."""
+    """The files that SQLite and rankwatch write for the database, each with a text about the use."""
     file = None if url is None else file_of(parse_url(url))
     files: dict[str, str] = {}
     if file is None:

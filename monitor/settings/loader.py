@@ -129,8 +129,8 @@ def load_with_rules(
             f"{rules_path}:{rules_document.line(())}: must have rules: [...] or "
             "false_alarm_every: or both, or be a complete configuration"
         )
-    # An entry of the list ``comparisons:`` gives one comparison for each candidate. The entry's name
-    # is the family of all these comparisons.
+    # An entry of the list ``comparisons:`` gives one comparison for each candidate. The name of the
+    # entry is the family of all these comparisons.
     entry_names = list(dict.fromkeys(each.family for each in settings.comparisons))
     with_rules = []
     for comparison in chosen:
