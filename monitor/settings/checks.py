@@ -416,7 +416,7 @@ def _check_score_files(settings: Partial, comparisons: _Comparisons) -> Iterator
 
 
 def _files_of_database(url: SecretStr | None) -> dict[str, str]:
-    """The files that SQLite and rankwatch write for the database, each with a text about the use."""
+    """The files that are written for the database, each with a text that says what uses it."""
     file = None if url is None else file_of(parse_url(url))
     files: dict[str, str] = {}
     if file is None:
@@ -429,7 +429,7 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
 
 
 def _files_read(comparison: Partial) -> dict[str, str]:
-    """The files that the comparison reads, each with a text about its use."""
+    """The files that the comparison reads, each with a text that says what uses it."""
     sources = {key: getattr(comparison, key) for key in _READ}
     floor = comparison.noise_floor
     if floor is not None:

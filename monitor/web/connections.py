@@ -202,8 +202,8 @@ class Connection(H11Protocol):
             or not access.admits(encrypted.get_extra_info("peercert"))
         ):
             self.abort()
-            # uvicorn has never got this connection. So call `connection_lost` while the handshake is
-            # set, because then `connection_lost` does not call uvicorn.
+            # While the handshake is set, `connection_lost` does not call uvicorn, which has never
+            # got this connection.
             self.connection_lost(None)
             self._handshake = None
             return

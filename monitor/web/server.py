@@ -107,7 +107,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """The address of the server, without a slash at the end. Before the start, port 0 stays 0."""
+        """The address of the server, without a slash at the end. The start replaces the port 0."""
         return f"{self._front.access.scheme}://{_address(self._host, self._port)}"
 
     @property
@@ -121,7 +121,7 @@ class WebServer:
         return self._thread is not None and self._thread.is_alive()
 
     def use_access(self, access: Access) -> None:
-        """Use this access from now on. If TLS options change, connections end after their answers."""
+        """Use this access now. If its TLS options are new, connections end after their answers."""
         is_tls_changed = access.tls != self._front.access.tls
         self._front.access = access
         if is_tls_changed:
@@ -212,10 +212,8 @@ class RequestGuard:
         try:
             refusal = await self._find_refusal(self._front.access, scope)
             connection.is_known |= scope[IS_AUTHENTICATED]
-            if refusal is None:
-                await self._app(scope, receive, send)
-            else:
-                await refusal(scope, receive, send)
+            answer = refusal or self._app
+            await answer(scope, receive, send)
         finally:
             connection.end_answer()
 
