@@ -421,12 +421,12 @@ def parse_rule(keys: Mapping[str, object]) -> RuleOptions:
     return _kind_of(keys).model_validate(keys)
 
 
-def _is_no_text(value: object) -> bool:
+def _is_not_text(value: object) -> bool:
     return not isinstance(value, str)
 
 
 RulesOrDefault = BeforeValidator(
-    must(_is_no_text, "must be default, or a list of rules").func,
+    must(_is_not_text, "must be default, or a list of rules").func,
     json_schema_input_type=Literal["default"]
     | Annotated[tuple[AnyRule, ...], Field(max_length=200)],
 )

@@ -143,22 +143,23 @@ class Cron(Schedule):
 
     def latest(self, now: datetime) -> datetime:
         # Near a clock change cronsim can miss the slots of up to a day. So this search backwards
-        # starts one day later, and skips slots after ``now``.
+        # starts one day after the next full second, and skips slots after ``now``.
         start = now.replace(microsecond=0) + _DAY + _SECOND
         slots = CronSim(self.expression, start.astimezone(self.zone), reverse=True)
         return next(slot for slot in map(_in_utc, slots) if slot <= now)
 
     def next(self, after: datetime) -> datetime:
-        # This search starts one day earlier, as in `latest`, and skips slots up to ``after``.
+        # Near a clock change cronsim can miss the slots of up to a day. So this search starts one day
+        # earlier, and skips slots up to ``after``.
         slots = CronSim(self.expression, (after - _DAY).astimezone(self.zone))
         return next(slot for slot in map(_in_utc, slots) if slot > after)
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
         """See `Schedule`. One search finds all slots."""
         slots: list[datetime] = []
-        # The search starts one day earlier, as in `next`.
-        found = CronSim(self.expression, (start - _DAY).astimezone(self.zone))
-        for slot in map(_in_utc, found):
+        # The search starts one day earlier, because cronsim can miss slots near a clock change.
+        search = CronSim(self.expression, (start - _DAY).astimezone(self.zone))
+        for slot in map(_in_utc, search):
             if slot > end:
                 break
             is_repeated = bool(slots) and slot <= slots[-1]

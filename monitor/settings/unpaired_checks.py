@@ -60,10 +60,10 @@ def _check_options(options: Partial, now: datetime) -> Iterator[Problem]:
 def _check_rows(
     key: str, source: OneOf, arm: str | None, allowed: str | None = None
 ) -> Iterator[Problem]:
-    """Report a source without times, and keys in its section ``served`` that must not be set.
+    """Report a source without times, and keys below ``served`` that ``unpaired`` replaces.
 
-    These keys are the ones for a period, except for the key ``allowed``, and the column ``arm`` of
-    ``unpaired.arm``.
+    ``allowed`` is a key for the period that may be set. ``arm`` is the column that ``unpaired.arm``
+    names.
     """
     if source.kind not in ("file", "sql"):
         yield problem_of(key, "must be file or sql, because only they have times")

@@ -96,22 +96,22 @@ def report_lines(
     Values of variables are hidden, because they may be secrets.
     """
     secrets = _find_secrets(document)
-    by_line = [(each.line or document.line(each.path), each) for each in problems]
-    by_line.sort(key=itemgetter(0))
-    for line, problem in by_line[:MAX_PROBLEMS]:
-        message = problem.message
+    lines_and_problems = [(each.line or document.line(each.path), each) for each in problems]
+    lines_and_problems.sort(key=itemgetter(0))
+    for line, problem in lines_and_problems[:MAX_PROBLEMS]:
+        shown = problem.message
         # Hide values before whitespace is changed, because a value may contain whitespace.
         for secret in secrets:
-            message = message.replace(secret, "...")
-        message = " ".join(message.split())
+            shown = shown.replace(secret, "...")
+        shown = " ".join(shown.split())
         path = problem.path
         if path[: len(inside)] == inside:
             path = path[len(inside) :]
         # A problem of the whole file has no path.
-        parts = [f"{name}:{line}", dotted_path(path), message]
+        parts = [f"{name}:{line}", dotted_path(path), shown]
         yield ": ".join(filter(None, parts))
-    if len(by_line) > MAX_PROBLEMS:
-        yield f"{name}: and {len(by_line) - MAX_PROBLEMS} more problems"
+    if len(lines_and_problems) > MAX_PROBLEMS:
+        yield f"{name}: and {len(lines_and_problems) - MAX_PROBLEMS} more problems"
 
 
 def _find_secrets(document: YamlDocument) -> list[str]:

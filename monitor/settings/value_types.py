@@ -182,11 +182,11 @@ def _has_no_unit(value: object) -> bool:
     return not _DURATION_LIKE.fullmatch(str(value).strip())
 
 
-_is_no_time = must(
+_is_not_duration = must(
     _has_no_unit,
     "counts consecutive runs, not time: write a whole number, such as 2",
 )
-RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
+RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_not_duration.func)]
 KeepChoice = Annotated[
     Keep | int,
     BeforeValidator(_parse_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)]),

@@ -223,7 +223,7 @@ class _Builder:
         """
         self._count_against_limit(node)
         self.document.lines[path] = line
-        if node.tag not in _TAGS and not _is_implicit(node):
+        if node.tag not in _TAGS and not _has_added_tag(node):
             self._report(
                 path, line, "a tag is not allowed here; put a value that begins with ! in quotes"
             )
@@ -326,7 +326,7 @@ class _Builder:
         self.document.problems.append(Problem(path, message, line))
 
 
-def _is_implicit(node: Node) -> bool:
+def _has_added_tag(node: Node) -> bool:
     # For dates and ``=`` the parser adds a tag by the rules of YAML 1.1, although the file has
     # none.
     return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED

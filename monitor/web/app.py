@@ -146,7 +146,7 @@ def create_app(
     routes = []
     for page in PAGES:
         html = _in_thread(partial(_answer_page, tokens, page, site), threads)
-        as_json = _in_thread(partial(_to_json, page, site), threads)
+        as_json = _in_thread(partial(_answer_json, page, site), threads)
         routes.append(Route(page.path, html, name=page.template))
         routes.append(Route(page.api, as_json, name=page.api))
     # Forms are executed one at a time. Gates have their own threads, so they do not wait for pages.
@@ -258,7 +258,7 @@ def _form_endpoint(
     return endpoint
 
 
-def _to_json(page: Page, site: Site, request: Request) -> Response:
+def _answer_json(page: Page, site: Site, request: Request) -> Response:
     body = _adapter(page.shows).dump_json(_read_page(page, site, request))
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 

@@ -155,12 +155,12 @@ def drop_chart(explanation: Explanation) -> Markup:
     for cause in explanation.causes:
         figure = f"{cause.amount:+.4f}"
         steps.append(Bar(name=str(cause.part), amount=cause.amount, figure=figure))
-    before = _total("distance before", explanation.before)
-    now = _total("distance now", explanation.now)
+    before = _total_bar("distance before", explanation.before)
+    now = _total_bar("distance now", explanation.now)
     return draw_waterfall(before, steps, now, label="the drop, piece by piece")
 
 
-def _total(name: str, amount: float) -> Bar:
+def _total_bar(name: str, amount: float) -> Bar:
     return Bar(name=name, amount=amount, figure=show_number(amount), kind="total")
 
 
