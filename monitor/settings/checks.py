@@ -1,7 +1,6 @@
 """Checks whether settings fit together.
 
-An invalid setting is None here. All other settings are checked in spite of it, so that all problems
-are reported at once.
+An invalid setting is None here. The checks skip it, and report the problems of all other settings.
 """
 
 import os
@@ -65,7 +64,11 @@ _READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relev
 
 
 def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
-    """Yield the problems of settings that do not fit together."""
+    """Yield the problems of settings that do not fit together.
+
+    ``access`` has the options of the web configuration file. It is None if there is no such file,
+    or if the file has problems.
+    """
     entries = settings.entries or ()
     comparisons = tuple((index, entry) for index, entry in enumerate(entries) if entry is not None)
     yield from _check_listen(settings, access)
@@ -82,8 +85,8 @@ def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[
 def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
     """Report names that occur twice, and candidates whose comparison would have an invalid name.
 
-    An entry with `candidates` defines the comparisons NAME.KEY. NAME itself is then no comparison,
-    but no other entry may have it.
+    An entry with `candidates` defines the comparisons NAME.KEY. There is then no comparison
+    NAME, but no other entry may use this name.
     """
     names: list[tuple[KeyPath, Any]] = []
     candidate_names: list[tuple[KeyPath, str | None]] = []
@@ -103,7 +106,8 @@ def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
 def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
     """Report an address that other machines can reach without authentication.
 
-    ``access`` are the options of the web configuration file. None if it is missing or unreadable.
+    ``access`` has the options of the web configuration file. It is None if the file is missing or
+    unreadable.
     """
     listen = settings.listen
     is_allowed = settings.listen_without_authentication
@@ -112,19 +116,24 @@ def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[P
     host, _ = split_address(listen)
     if is_allowed or is_loopback(host):
         return
-    missing = "there is no authentication"
+    reason = "there is no authentication"
     if settings.has("web_config_file"):
         if access is None or access.authenticates:
             return  # an unreadable file was reported before
-        missing = "web_config_file names no users (TLS alone keeps nobody out)"
-    yield problem_of("listen", f"can be reached from other machines, and {missing}: {_ADVICE}")
+        reason = "web_config_file names no users (TLS alone keeps nobody out)"
+    yield problem_of("listen", f"can be reached from other machines, and {reason}: {_ADVICE}")
 
 
 def _check_retention(retention: Partial) -> Iterator[Problem]:
     """Report data that should be stored longer than the runs to which they belong."""
+    longest = retention.runs
+    if not longest:
+        return
     for key in ("scores", "lists", "evidence", "summaries"):
         age = getattr(retention, key)
-        if retention.has(key) and age and retention.runs and age > retention.runs:
+        is_too_long = age is not None and age > longest
+        # A default may be too long, because the data is deleted with its run anyway.
+        if retention.has(key) and is_too_long:
             yield Problem(
                 ("retention", key),
                 "must not be longer than retention.runs, because it is deleted with its run: "
@@ -141,7 +150,7 @@ def _check_receivers(settings: Partial) -> Iterator[Problem]:
             path = ("receivers", index, receiver.kind, "name")
             names.extend((path, name) for name in receiver.receiver_names)
     yield from find_duplicates(names, NAME_TAKEN.format("receiver"))
-    # A receiver is None if it is invalid. Then its name is not known, so check no references.
+    # An invalid receiver is None, so its name is unknown. Then references cannot be checked.
     if settings.receivers is not None and None not in receivers:
         yield from _check_references(settings, receivers_by_name(receivers))
 
@@ -154,10 +163,12 @@ def _check_references(settings: Partial, receivers: Collection[str]) -> Iterator
             for position, name in enumerate(route.receivers):
                 names.append((("routes", index, "receivers", position), name))
     for name, fallback in (settings.fallbacks or {}).items():
-        place = ("fallbacks", name)
-        names += [(place, name), (place, fallback)]
+        fallback_path = ("fallbacks", name)
+        names += [(fallback_path, name), (fallback_path, fallback)]
         if name == fallback:
-            yield Problem(place, "a receiver cannot be its own fallback: name another receiver")
+            yield Problem(
+                fallback_path, "a receiver cannot be its own fallback: name another receiver"
+            )
     choices = ", ".join(sorted(receivers)) or "none"
     for path, name in names:
         if name not in receivers:
@@ -175,9 +186,9 @@ def _check_pings(settings: Partial) -> Iterator[Problem]:
         if ping is None:
             continue
         # A ping without names is about all comparisons.
-        for place, name in enumerate(ping.comparisons or ()):
+        for position, name in enumerate(ping.comparisons or ()):
             if name not in comparisons:
-                path = ("pings", index, "comparisons", place)
+                path = ("pings", index, "comparisons", position)
                 yield Problem(path, f"there is no comparison {name!r}")
 
 
@@ -213,7 +224,7 @@ def _check_comparison(comparison: Partial) -> Iterator[Problem]:
 
 
 def _check_sources(comparison: Partial) -> Iterator[Problem]:
-    """Report sources that are missing."""
+    """Report the keys for sources and users that are missing."""
     if not comparison.has("candidate", "candidates"):
         yield problem_of("candidate", MISSING)
     for key in ("baseline", "users"):
@@ -248,7 +259,7 @@ def _check_schedule(comparison: Partial) -> Iterator[Problem]:
         yield problem_of("offset", f"must be shorter than every: {format_duration(every)}")
     if every and every < SHORTEST_INTERVAL:
         yield problem_of("every", f"must be at least {format_duration(SHORTEST_INTERVAL)}")
-        return  # the hours and the deadline are compared with a valid interval only
+        return  # the next checks need a valid interval
     has_times = every is not None or comparison.cron is not None
     # The time zone has a default, so it is None only if it is invalid.
     if has_times and comparison.timezone is not None:
@@ -284,7 +295,9 @@ def _check_metrics(comparison: Partial) -> Iterator[Problem]:
     )
     yield from find_duplicates(arm_metrics, f"{LISTED_TWICE}: remove one of them")
     for path, metric in metrics:
-        if metric.depth is not None and k is not None and metric.depth > k:
+        # A metric has a depth if it looks only at the first items of each list.
+        is_too_deep = k is not None and metric.depth is not None and metric.depth > k
+        if is_too_deep:
             yield Problem(
                 path,
                 f"looks at {metric.depth} items, but k cuts lists to {k}: raise k, or lower the "
@@ -296,7 +309,11 @@ def _check_metrics(comparison: Partial) -> Iterator[Problem]:
 
 
 def _check_temporal_floor(comparison: Partial) -> Iterator[Problem]:
-    """Report a temporal noise floor if not all lists are pulled."""
+    """Report a temporal noise floor if a source joins the lists of both arms itself.
+
+    A temporal noise floor compares lists with those of the last run. For this, rankwatch must pull
+    each list from its source.
+    """
     floor = comparison.noise_floor
     if floor is None or not floor.temporal:
         return
@@ -316,9 +333,10 @@ def _check_users(comparison: Partial) -> Iterator[Problem]:
         return
     baseline = comparison.baseline
     if baseline is not None:
-        listing_problem = all_users_problem(baseline) if users.all else None
-        if listing_problem is not None:
-            yield listing_problem
+        if users.all:
+            listing_problem = all_users_problem(baseline)
+            if listing_problem is not None:
+                yield listing_problem
         joining_problem = joined_problem(_list_sources(comparison), users)
         if joining_problem is not None:
             yield joining_problem
@@ -331,11 +349,11 @@ def _check_users(comparison: Partial) -> Iterator[Problem]:
     yield from _check_sample(users.sample_size, comparison)
 
 
-def _check_sample(size: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
+def _check_sample(sample: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
     """Report a sample that never stops early, and settings that need fixed users."""
-    if size is not None and size.stops_early and not _can_be_certain(comparison):
+    if sample is not None and sample.stops_early and not _can_decide_early(comparison):
         yield Problem(("users", "sample"), _NEVER_CERTAIN)
-    if size is None or not size.fixed:
+    if sample is None or not sample.fixed:
         for key in ("keep_scores", "keep_lists"):
             if getattr(comparison, key) is Keep.PANEL:
                 yield problem_of(key, _NO_PANEL)
@@ -351,13 +369,13 @@ def _list_sources(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
     return sources
 
 
-def _can_be_certain(comparison: Partial) -> bool:
-    """Whether each rule on a metric can reach a certain verdict before all users are asked.
+def _can_decide_early(comparison: Partial) -> bool:
+    """Whether the verdicts of all rules on metrics can be certain before all users are asked.
 
     Returns True if a rule is invalid, because it is not known what the rule judges.
     """
     if comparison.default_rules:
-        return False
+        return False  # default rules have no fixed limits
     all_options = comparison.rules or ()
     if not all(options and options.is_whole for options in all_options):
         return True
@@ -372,7 +390,7 @@ def _can_be_certain(comparison: Partial) -> bool:
 
 def _check_score_files(settings: Partial, comparisons: _Comparisons) -> Iterator[Problem]:
     """Report files of scores that would overwrite a file, or that would lack candidates."""
-    # The files that must not be overwritten, each with a text about its use.
+    # The files that must not be overwritten, each with a text that says what uses the file.
     used_files = _files_of_database(settings.database)
     score_files: list[tuple[KeyPath, str]] = []
     for index, comparison in comparisons:
@@ -398,7 +416,7 @@ def _check_score_files(settings: Partial, comparisons: _Comparisons) -> Iterator
 
 
 def _files_of_database(url: SecretStr | None) -> dict[str, str]:
-    """The files that SQLite and rankwatch write for the database, each with a text about its use."""
+    """The files that are written for the database, each with a text that says what uses it."""
     file = None if url is None else file_of(parse_url(url))
     files: dict[str, str] = {}
     if file is None:
@@ -411,7 +429,7 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
 
 
 def _files_read(comparison: Partial) -> dict[str, str]:
-    """The files that the comparison reads, each with a text about its use."""
+    """The files that the comparison reads, each with a text that says what uses it."""
     sources = {key: getattr(comparison, key) for key in _READ}
     floor = comparison.noise_floor
     if floor is not None:
@@ -438,7 +456,7 @@ def _resolve_folder(path: str | Path) -> str:
 
 
 def _check_lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Report settings that need earlier lists of the same users, if those lists are missing."""
+    """Report settings that need stored lists of the same users, if such lists are missing."""
     if comparison.has("relevance") and lacks_lists(comparison):
         yield problem_of(
             "keep_lists",
@@ -453,8 +471,8 @@ def _check_lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
             "a temporal noise floor compares with the lists of the last run: remove this key",
         )
     users = comparison.users
-    size = None if users is None else users.sample_size
-    if size is not None and not size.fixed:
+    sample = None if users is None else users.sample_size
+    if sample is not None and not sample.fixed:
         yield problem_of(
             "noise_floor",
             "a temporal noise floor compares with the lists of the last run, but that run did not "

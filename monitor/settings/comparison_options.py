@@ -114,8 +114,8 @@ class ConditionsOptions(Options):
     """In an unpaired comparison, the users of the two arms already got different lists before the
     test began. The alert is `ArmsDiffered`."""
 
-    def over(self, defaults: Self) -> Self:
-        """Return a copy. A key that is not set here gets its value from ``defaults``."""
+    def with_defaults(self, defaults: Self) -> Self:
+        """Return a copy in which ``defaults`` replaces the keys that are not set here."""
         conditions: dict[str, Any] = {}
         for condition, options in self._by_condition():
             default: ConditionOptions = getattr(defaults, condition)
@@ -127,7 +127,7 @@ class ConditionsOptions(Options):
     def ignored(self) -> frozenset[Condition]:
         """The conditions with the policy `ignore`."""
         return frozenset(
-            condition for condition, each in self._by_condition() if each.policy == "ignore"
+            condition for condition, options in self._by_condition() if options.policy == "ignore"
         )
 
     def to_rules(self, *, is_unpaired: bool) -> tuple[ConditionRule, ...]:
@@ -174,7 +174,7 @@ class NoiseFloorOptions(OneOf):
 _IGNORED = ConditionsOptions.model_validate(
     {condition: {"policy": "ignore"} for condition in Condition}
 )
-_UNJUDGED = {"noise_floor": None, "rules": (), "default_rules": False, "conditions": _IGNORED}
+_WITHOUT_RULES = {"noise_floor": None, "rules": (), "default_rules": False, "conditions": _IGNORED}
 
 
 class ComparisonOptions(Options):
@@ -193,7 +193,7 @@ class ComparisonOptions(Options):
     )
 
     # The keys of `candidates` that this comparison compares: none, one, or a pair.
-    _keys: tuple[str, ...] = PrivateAttr(default=())
+    _candidate_keys: tuple[str, ...] = PrivateAttr(default=())
     name: value_types.ComparisonName = Field(examples=["home-feed"])
     """The unique name of the comparison. The name appears in URLs and as a label of metrics."""
     description: str | None = Field(default=None, max_length=1000)
@@ -347,32 +347,33 @@ class ComparisonOptions(Options):
 
     @classmethod
     def _prepared(cls, data: Mapping[str, Any], _: str | None) -> Mapping[str, Any]:
+        """Replace the key ``rules: default`` by ``default_rules: true``."""
         if data.get("rules") != "default":
             return data
-        others = {key: value for key, value in data.items() if key != "rules"}
-        return with_key_paths({"default_rules": True, **others}, data)
+        other_keys = {key: value for key, value in data.items() if key != "rules"}
+        return with_key_paths({"default_rules": True, **other_keys}, data)
 
     @property
     def family(self) -> str:
-        """The name in the file. All comparisons that one entry defines have it in common."""
-        suffix = "".join(f".{key}" for key in self._keys)
+        """The name in the file, without the keys of candidates that `name` may end with."""
+        suffix = "".join(f".{key}" for key in self._candidate_keys)
         return self.name.removesuffix(suffix)
 
     @property
     def arms(self) -> tuple[str, str]:
         """The names of the two arms within the family."""
-        if not self._keys:
+        if not self._candidate_keys:
             return "baseline", "candidate"
-        # One key names the candidate. Of two keys, the first one names the baseline.
-        names = [f"{self.family}.{key}" for key in self._keys]
+        # The last key names the candidate. If there are two keys, the first one names the baseline.
+        names = [f"{self.family}.{key}" for key in self._candidate_keys]
         baseline = names[0] if len(names) > 1 else "baseline"
         return baseline, names[-1]
 
     def by_candidate(self) -> Iterator["ComparisonOptions"]:
         """Yield the comparisons that this entry of the file defines: one for each candidate.
 
-        With ``pairs`` there is also one for each pair of ``candidates``. An unpaired comparison is
-        the only one of its entry, and gets the sources that it makes from its log.
+        With ``pairs``, also yields one for each pair of ``candidates``. An entry with ``unpaired``
+        defines one comparison, whose sources read the log of both arms.
         """
         if self.unpaired is not None:
             yield self.model_copy(update=self.unpaired.to_sources())
@@ -381,11 +382,17 @@ class ComparisonOptions(Options):
         for key, source in self.candidates.items():
             yield self._named(key, candidate=source)
         if self.pairs:
-            for (key, source), (other_key, other) in combinations(self.candidates.items(), 2):
-                yield self._named(key, other_key, baseline=source, candidate=other, **_UNJUDGED)
+            for first, second in combinations(self.candidates, 2):
+                yield self._named(
+                    first,
+                    second,
+                    baseline=self.candidates[first],
+                    candidate=self.candidates[second],
+                    **_WITHOUT_RULES,
+                )
 
     def _named(self, *keys: str, **changes: object) -> Self:
-        """Return a copy whose name ends with the keys of its candidates."""
+        """Return a copy with these changes, whose name ends with these keys of candidates."""
         copy = self.model_copy(update={"name": ".".join((self.name, *keys)), **changes})
-        copy._keys = keys  # noqa: SLF001 - a copy of these options
+        copy._candidate_keys = keys  # noqa: SLF001 - a copy of these options
         return copy

@@ -42,7 +42,7 @@ _MATCHED = (
 
 
 def read_key(path: str) -> bytes:
-    """Read the key in the file. Raises ValueError if the file has no valid key."""
+    """Return the key in the file. Raises ValueError if the file has no valid key."""
     try:
         key = read_bounded(path, _MOST_BYTES).rstrip(b"\r\n")
     except OSError as error:
@@ -155,7 +155,10 @@ class RouteOptions(Options):
     """Whether the routes after this route can also match an alert."""
 
     def with_peers(self, peers: Mapping[str, tuple[str, ...]]) -> Self:
-        """A copy of the route in which each name is replaced by the receivers that it means."""
+        """Return a copy of the route with the names in ``peers`` in place of each receiver's name.
+
+        A peer is one of several servers of a receiver. ``peers`` is from `receivers_by_name`.
+        """
         receivers: list[str] = []
         for name in self.receivers:
             receivers += peers[name]
@@ -182,13 +185,15 @@ class MaintenanceOptions(Options):
 
     def ends_at(self, now: datetime) -> datetime | None:
         """When the open window ends. None if the window is closed."""
-        end = Cron.parse(self.cron, self.timezone).latest(now) + self.lasts
+        begin = Cron.parse(self.cron, self.timezone).latest(now)
+        end = begin + self.lasts
         return end if now < end else None
 
 
 def _default_url(settings: dict[str, Any]) -> str:
+    """Return the URL at which other machines reach the address ``listen``."""
     host, port = split_address(settings.get("listen") or DEFAULT_LISTEN)
-    if host in {"", "0.0.0.0", "::"}:  # noqa: S104 - compared, not bound
+    if host in {"", "0.0.0.0", "::"}:  # all addresses  # noqa: S104 - compared, not bound
         host = socket.gethostname()
     if ":" in host:
         host = f"[{host}]"
@@ -293,14 +298,14 @@ class Settings(Options):
         """One comparison for each candidate, completed by the top-level `conditions`."""
         expanded: list[ComparisonOptions] = []
         for comparison in self.entries:
-            conditions = comparison.conditions.over(self.conditions)
+            conditions = comparison.conditions.with_defaults(self.conditions)
             expanded += comparison.model_copy(update={"conditions": conditions}).by_candidate()
         return tuple(expanded)
 
     @cached_property
     def comparisons_by_name(self) -> dict[str, ComparisonOptions]:
         """The comparisons by their names."""
-        return {each.name: each for each in self.comparisons}
+        return {comparison.name: comparison for comparison in self.comparisons}
 
     @property
     def receiver_names(self) -> list[str]:
@@ -316,7 +321,10 @@ class Settings(Options):
         return self._access
 
     def with_access(self, access: AccessOptions | None) -> Self:
-        """A copy with this access. With TLS the default of ``external_url`` begins with https."""
+        """Return a copy with these options of the web configuration file.
+
+        If they switch TLS on, the default of ``external_url`` begins with https.
+        """
         copy = self.model_copy()
         is_encrypted = access is not None and access.tls_server_config.is_on
         if is_encrypted and "external_url" not in self.model_fields_set:
@@ -327,17 +335,17 @@ class Settings(Options):
 
     @property
     def has_public_runbooks(self) -> bool:
-        """Whether the URLs of runbooks are configured. Else they lead to this machine."""
-        return not self.model_fields_set.isdisjoint({"external_url", "runbook_base_url"})
+        """Whether the file sets the address of runbooks. By default it is this machine's name."""
+        return bool(self.model_fields_set & {"external_url", "runbook_base_url"})
 
-    def runbook_url(self, page: str) -> str:
+    def runbook_url(self, name: str) -> str:
         """The URL of the runbook with this name."""
         base = self.runbook_base_url or f"{self.external_url.rstrip('/')}/docs/runbooks"
-        return f"{base.rstrip('/')}/{page}"
+        return f"{base.rstrip('/')}/{name}"
 
     @property
     def host_names(self) -> frozenset[str]:
-        """The daemon's own names, in lower case: those in `listen` and `external_url`."""
+        """The host names of the daemon in `listen` and `external_url`, in lower case."""
         listen_host, _ = self.listen_address
         page_host = urlsplit(self.external_url or "").hostname
         return frozenset(name.lower() for name in (listen_host, page_host) if name)
@@ -349,11 +357,16 @@ class Settings(Options):
 
 
 def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
-    """The receivers that each name means. The common name of peers means all of them."""
+    """Map each name to the receivers that it means.
+
+    A receiver with several servers has one name for each server (peer): ``NAME-0``, ``NAME-1``.
+    Then ``NAME`` means all peers.
+    """
     by_name: dict[str, tuple[str, ...]] = {}
     for entry in receivers:
         peers = entry.receiver_names
         by_name |= {peer: (peer,) for peer in peers}
         if len(peers) > 1:
-            by_name[peers[0].rpartition("-")[0]] = peers
+            common_name, _, _ = peers[0].rpartition("-")
+            by_name[common_name] = peers
     return by_name

@@ -61,7 +61,7 @@ _JUMP = {**_DROP, "learned": "jump"}
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """The rules in the file. With ``default_rules``, default rules with other names are added."""
+    """The rules in the file. With ``default_rules``, adds default rules that have other names."""
     if not options.default_rules:
         return options.rules
     names = {rule.alert for rule in options.rules}
@@ -72,10 +72,9 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """Return rules on the first metric, the means of two more metrics, coverage, and frozen arms.
 
-    Trends of the first metric and of two kinds of coverage have rules too. Three rules judge
-    sudden similarity.
+    An unpaired comparison has only rules on the first metric and on coverage.
     """
-    # Relevance arrives after the rules have judged the run.
+    # Leave out metrics of relevance, which arrives after the rules have judged the run.
     metrics = [
         metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE
     ]
@@ -85,9 +84,8 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     if metrics:
         rules += _first_metric_rules(metrics[0], options)
     judged = metrics[: 1 + _OTHER_METRICS]
-    # A name depends on all watched metrics, also on the first one.
+    # The name of each metric depends on the names of all of them.
     names = name_metrics(judged)
-    # The first metric has its rules already.
     for metric, name in zip(judged[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_make_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
@@ -101,7 +99,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 def _unpaired_rules(
     metrics: Sequence[Metric], options: ComparisonOptions
 ) -> tuple[RuleOptions, ...]:
-    """Return rules on the gaps of the first metric, and on coverage."""
+    """Return rules on coverage, and on how differently the lists of the two arms changed."""
     rules: list[RuleOptions] = []
     if metrics:
         name = str(metrics[0])
@@ -118,24 +116,26 @@ def _unpaired_rules(
 
 
 def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
-    """Yield rules on the users without a good list, of both arms, and on their slow increase."""
-    # In an unpaired comparison, no user has lists of both arms.
-    unknown_traits = () if options.unpaired is None else OF_BOTH_ARMS
+    """Yield rules on the shares of users whose lists have a fault, such as a missing list."""
+    unmeasured_traits: tuple[ListTrait, ...] = ()
+    if options.unpaired is not None:
+        unmeasured_traits = OF_BOTH_ARMS  # no user has lists of both arms
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, trait in _TRAIT_OF_RULE.items():
-            lacks_earlier = trait in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
-            # A comparison of both arms' lists belongs to no arm, so one rule is enough.
+            lacks_lists = trait in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
+            # These traits compare both arms' lists, so the rule of the candidate is enough.
             is_second_rule = trait in OF_BOTH_ARMS and arm is Arm.BASELINE
-            if lacks_earlier or is_second_rule or trait in unknown_traits:
+            if lacks_lists or is_second_rule or trait in unmeasured_traits:
                 continue
             keys = {**_JUMP, "for": _FOR.get(trait, 1)}
             coverage = str(CoverageShare(trait, arm))
             yield _make_rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
-    # These two faults may spread slowly over the users. Each run's change may be too small to
-    # detect, but the changes add up. Other faults usually begin at once, so a jump finds them.
+    # These two faults may spread slowly over the users, so a rule also adds up small changes. Other
+    # faults usually begin at once, and the rules above detect a sudden change.
     for name in ("SharedList", "TopReversed"):
-        if _TRAIT_OF_RULE[name] not in unknown_traits:
-            yield _make_rule(alert=f"{name}Trend", coverage=_TRAIT_OF_RULE[name], **_TREND)
+        trait = _TRAIT_OF_RULE[name]
+        if trait not in unmeasured_traits:
+            yield _make_rule(alert=f"{name}Trend", coverage=trait, **_TREND)
 
 
 def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -147,9 +147,10 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
     yield _make_rule(alert="SimilarityTrend", metric=name, **_TREND)
     yield _make_rule(alert="TailDrop", metric=name, statistic=tail, **_DROP)
     low, high = metric.bounds(options.k)
-    if metric.higher_is_more_alike and isfinite(high - low):
-        for word, part in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
-            limit = low + part * (high - low)
+    is_bounded = isfinite(high - low)
+    if metric.higher_is_more_alike and is_bounded:
+        for word, fraction in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
+            limit = low + fraction * (high - low)
             share = f"share_below({limit:g})"
             yield _make_rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
             yield _make_rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
@@ -162,27 +163,27 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
 
 @cache
 def _make_rule(**keys: Hashable) -> RuleOptions:
-    """Return the rule with these keys of the file. Many comparisons have the same rules."""
+    """Return the rule with these keys. The cache helps, as many comparisons have the same rules."""
     return parse_rule(keys)
 
 
 def name_metrics(metrics: Sequence[Metric]) -> list[str]:
-    """The words for the metrics in the names of alerts, such as ``Rbo``.
+    """Return the words for the metrics in the names of alerts, such as ``Rbo``.
 
     If two metrics differ only in their parameters, the word includes the parameters: ``RboP09`` and
     ``RboP098``.
     """
-    count = Counter(metric.name for metric in metrics)
+    counts = Counter(metric.name for metric in metrics)
     names = []
     for metric in metrics:
-        text = metric.name if count[metric.name] == 1 else str(metric)
+        text = metric.name if counts[metric.name] == 1 else str(metric)
         words = re.findall("[a-z0-9]+", text.lower())
         names.append("".join(map(str.capitalize, words)))
     return names
 
 
 def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
-    """The arm metrics to measure: those of the comparison, and those that its rules need."""
+    """The arm metrics to measure: the configured ones, and the ones that rules need."""
     names = list(options.arm_metrics)
     rules = rules_of(options)
     for rule in rules:

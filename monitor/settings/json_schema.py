@@ -38,7 +38,7 @@ class _WrittenSchema(GenerateJsonSchema):
 def json_schema() -> dict[str, Any]:
     """The schema, draft 2020-12.
 
-    It allows ``${NAME}`` in place of a number, a boolean, a choice, or a text with a pattern.
+    The schema allows ``${NAME}`` in place of numbers, booleans, choices, and texts with a pattern.
     """
     schema = _relax_schema(
         Settings.model_json_schema(
@@ -62,7 +62,7 @@ def json_schema() -> dict[str, Any]:
 def _relax_schema(node: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return a copy of the schema that allows variables, without generated titles.
 
-    ``node`` is the schema, or any part of it.
+    ``node`` is the whole schema or any part.
     """
     if isinstance(node, list):
         return list(map(_relax_schema, node))
@@ -71,7 +71,7 @@ def _relax_schema(node: Any) -> Any:  # noqa: ANN401 - any JSON
     copy: dict[str, Any] = {}
     for key, part in node.items():
         if key in {"properties", "$defs"}:
-            # The keys of these mappings are names of settings. So ``title`` can be a setting here.
+            # The names are settings or types, so none is removed, not even a setting ``title``.
             copy[key] = {name: _relax_schema(schema) for name, schema in part.items()}
             continue
         is_null_default = key == "default" and part is None
@@ -81,9 +81,9 @@ def _relax_schema(node: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _with_variable(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema that allows what this one allows, and also a text such as ``${NAME}``.
+    """Return the schema, changed so that it also allows a text such as ``${NAME}``.
 
-    If the schema allows such a text already, it is returned itself.
+    A schema that already allows such a text is returned unchanged.
     """
     forbids_variables = (
         schema.get("type") in _NARROW

@@ -41,7 +41,7 @@ def parse_settings(
     base_dir: Path,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Read and check the text of a configuration. Its relative paths start at ``base_dir``."""
+    """Read and check the text of a configuration. Relative paths in it start at ``base_dir``."""
     return _check_document(parse_yaml(text, name, environ), name, base_dir)
 
 
@@ -54,30 +54,30 @@ def _check_document(
 ) -> Settings:
     """Check the document, and return its settings, with the options of its web configuration file.
 
-    Raises ConfigError with one line for each problem. The lines name the file ``name``. If a key
-    path begins with ``inside``, this beginning is not shown.
+    Raises ConfigError with one line for each problem. The lines name the file ``name``. They show
+    key paths without the prefix ``inside``.
     """
     for key in list(document.data):
         if key.startswith(_ANCHORS):
             del document.data[key]
-    # Invalid parts become None, so there are usually settings to check further.
+    # Invalid parts of the settings become None, so the other parts can still be checked.
     settings, problems = validate_document(Settings, document, str(base_dir))
     access = None
     access_lines: list[str] = []
     if settings is not None:
         access, access_lines = _read_access(settings.web_config_file)
         problems += unreported(check_settings(settings, access), problems)
-    if settings is None or problems or access_lines:
-        # The dict removes lines that occur twice.
-        lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
-        raise ConfigError("\n".join(lines))
+    lines = [*report_lines(document, problems, name, inside), *access_lines]
+    if settings is None or lines:
+        unique_lines = dict.fromkeys(lines)
+        raise ConfigError("\n".join(unique_lines))
     return settings.with_access(access)
 
 
 def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
-    """The options of the web configuration file, and one line for each of its problems.
+    """Return the options in the web configuration file, and one line for each problem.
 
-    The options are None if there is no file or if it has problems.
+    The options are None if there is no such file or if the file has problems.
     """
     if path is None:
         return None, []
@@ -88,7 +88,8 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
             max_bytes=_MAX_WEB_CONFIG_BYTES,
             may_be_pipe=False,
         )
-        # Prometheus' exporter-toolkit reads the same file and expands no variables.
+        # Prometheus' exporter-toolkit reads the same file and expands no variables. So this code
+        # escapes ``${``, which is the beginning of a variable.
         document = parse_yaml(
             content.replace("${", "$${"), path, {}, example="basic_auth_users: {...}"
         )
@@ -103,38 +104,38 @@ def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
 
 def load_with_rules(
     path: Path,
-    rules: Path,
+    rules_path: Path,
     names: Collection[str],
 ) -> tuple[ComparisonOptions, ...]:
-    """Return the named comparisons, or all if there are no names, with the rules of another file.
+    """Return the named comparisons with the rules of another file. Without names, returns all.
 
-    The file ``rules`` has one of two forms:
+    The file ``rules_path`` has one of two forms:
 
-    - It is a complete configuration. Then its comparisons with the same names are returned.
-    - It has the keys ``rules:`` or ``false_alarm_every:`` or both, and no other key. They replace
-      these keys of each comparison.
+    - A complete configuration. Then its comparisons with the same names are returned.
+    - Only the keys ``rules:`` or ``false_alarm_every:`` or both. These keys replace the same keys
+      of each comparison.
 
-    If there are problems, raises ConfigError with all of them.
+    Raises ConfigError with all problems.
     """
     settings = load_settings(path)
     chosen = _choose_comparisons(settings, names, path)
-    rules_document = _read_rules(rules)
+    rules_document = _read_rules(rules_path)
     if "comparisons" in rules_document.data:
         chosen_names = [comparison.name for comparison in chosen]
-        return _choose_comparisons(load_settings(rules), chosen_names, rules)
+        return _choose_comparisons(load_settings(rules_path), chosen_names, rules_path)
     other_keys = set(rules_document.data) - set(_RULE_KEYS)
     if not rules_document.data or other_keys:
         raise ConfigError(
-            f"{rules}:{rules_document.line(())}: must have rules: [...] or false_alarm_every: or both, "
-            "or be a complete configuration"
+            f"{rules_path}:{rules_document.line(())}: must have rules: [...] or "
+            "false_alarm_every: or both, or be a complete configuration"
         )
-    # Each entry of the list ``comparisons:`` is one family: it gives one comparison for each
-    # candidate.
-    families = list(dict.fromkeys(each.family for each in settings.comparisons))
+    # An entry of the list ``comparisons:`` gives one comparison for each candidate. The name of the
+    # entry is the family of all these comparisons.
+    entry_names = list(dict.fromkeys(each.family for each in settings.comparisons))
     with_rules = []
     for comparison in chosen:
-        entry = families.index(comparison.family)
-        with_rules.append(_with_rules(path, rules, entry, comparison.name))
+        entry = entry_names.index(comparison.family)
+        with_rules.append(_replace_rules(path, rules_path, entry, comparison.name))
     return tuple(with_rules)
 
 
@@ -156,7 +157,10 @@ def _choose_comparisons(
 
 
 def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
-    """Read the file of the option ``--rules``. Raises ConfigError if it is empty or unreadable."""
+    """Read the file of the option ``--rules``. Key paths in the document begin with ``inside``.
+
+    Raises ConfigError if the file is empty or unreadable.
+    """
     try:
         text = read_text(path, advice=_RULES_ADVICE)
         return parse_yaml(text, str(path), example="rules: [...]", inside=inside)
@@ -164,23 +168,22 @@ def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
         raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None
 
 
-def _with_rules(path: Path, rules: Path, entry: int, name: str) -> ComparisonOptions:
-    """Return the comparison with this name. The keys in the file ``rules`` replace its own keys.
+def _replace_rules(path: Path, rules_path: Path, entry: int, name: str) -> ComparisonOptions:
+    """Return the comparison ``name`` of the file ``path``, with the keys of the other file.
 
     ``entry`` is the index of the comparison's entry in the list ``comparisons:``. The whole
-    configuration is checked with the new keys. Problems name the file ``rules`` and its lines.
+    configuration is checked with the new keys. Problems name the file ``rules_path`` and its lines.
     """
     inside = ("comparisons", entry)
-    # The keys of ``rules`` are read with the paths that they get in the configuration. So their
-    # lines and texts replace those of the entry's own keys.
-    rules_document = _read_rules(rules, inside)
+    # A key has the same path in both documents, so the new line and text replace the old ones.
+    rules_document = _read_rules(rules_path, inside)
     document = parse_yaml(read_text(path), str(path))
     document.data["comparisons"][entry].update(rules_document.data)
     document.lines |= rules_document.lines
     document.texts |= rules_document.texts
     document.expanded |= rules_document.expanded
     document.problems += rules_document.problems
-    settings = _check_document(document, str(rules), path.absolute().parent, inside=inside)
+    settings = _check_document(document, str(rules_path), path.absolute().parent, inside=inside)
     return settings.comparisons_by_name[name]
 
 

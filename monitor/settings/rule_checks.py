@@ -93,10 +93,9 @@ def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         if rule.metric is None or rule.statistic is None:
             yield from _check_resolving(rule)  # the invalid values were reported before
         elif rule.statistic.floor is None:
-            yield from _check_threshold(
-                rule, rule.metric.short_name, *rule.metric.bounds(comparison.k)
-            )
-        else:
+            low, high = rule.metric.bounds(comparison.k)
+            yield from _check_threshold(rule, rule.metric.short_name, low, high)
+        else:  # share_below(x)
             yield from _check_share_below(rule, comparison.k)
             yield from _check_threshold(rule, str(rule.statistic), 0.0, 1.0)
     yield from _check_segments(rule, comparison)
@@ -106,30 +105,32 @@ def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 def _check_excluded_keys(rule: Partial) -> Iterator[Problem]:
     """Report keys that another key of the rule excludes, each key once."""
     messages: dict[str, str] = {}
-    for field, excluded, message in _EXCLUDED:
-        for name in excluded:
-            if rule.has(field) and rule.has(name):
-                messages.setdefault(name, message)
+    for field, excluded_fields, message in _EXCLUDED:
+        for excluded in excluded_fields:
+            if rule.has(field) and rule.has(excluded):
+                messages.setdefault(excluded, message)
     for name, message in messages.items():
         yield problem_of(name, message)
 
 
 def lacks_lists(comparison: Partial) -> bool:
     """Whether the comparison stores the lists of only some users, or of none."""
+    # By default (None), all lists are stored if a rule or a metric needs them.
     return comparison.keep_lists not in (None, Keep.ALL)
 
 
 def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
-    is_of_floor = judged.derived in _OF_FLOOR
+    needs_floor = judged.derived in _OF_FLOOR
     if comparison.has("unpaired"):
-        if is_of_floor or judged.derived is None:
+        compares_arms = needs_floor or judged.derived is None
+        if compares_arms:
             yield problem_of(
                 "metric",
                 f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
             )
-    elif is_of_floor:
+    elif needs_floor:
         if not comparison.has("noise_floor"):
             yield problem_of(
                 "metric",
@@ -159,11 +160,10 @@ def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem
 
 
 def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    """Report the problems of a rule on an outcome.
+    """Report an outcome that is not measured, and a margin that is missing or not valid.
 
-    These are an outcome that is not measured, a missing margin, a margin that is not beyond 0, and
-    a value for resolving that does not fit the margin. A rule with both ``below`` and ``above`` is
-    checked only as ``below``, because `_check_excluded_keys` reports it.
+    ``below`` and ``above`` exclude each other. If a rule has both, only ``below`` is checked
+    further.
     """
     unpaired = comparison.unpaired
     outcomes = ()
@@ -203,7 +203,7 @@ CHECKS: Mapping[type[RuleOptions], Callable[[Partial, Partial], Iterator[Problem
 
 
 def _check_limits(rule: Partial) -> Iterator[Problem]:
-    """Report a rule that has neither a threshold nor ``learned``, or keys that do not fit it."""
+    """Report a rule without a limit, such as ``below``, and keys that exclude each other."""
     yield from _check_excluded_keys(rule)
     if rule.has("learned"):
         return
@@ -232,7 +232,7 @@ class _Threshold:
 
 
 def _threshold_of(rule: Partial) -> _Threshold:
-    """The threshold ``below``, or else the threshold ``above``."""
+    """The threshold in the key ``below``, or else in the key ``above``."""
     is_lower_limit = rule.has("below")
     key, resolve_key = ("above", "resolve_below")
     if is_lower_limit:
@@ -268,8 +268,7 @@ def _check_resolving(rule: Partial) -> Iterator[Problem]:
 def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Iterator[Problem]:
     """Report a threshold that no value can pass, and a value for resolving that is not possible.
 
-    With such a threshold the rule would never fire, or always. The values are between ``low`` and
-    ``high``, and ``name`` says what they are.
+    The judged values are between ``low`` and ``high``. ``name`` is the word for them in messages.
     """
     yield from _check_resolving(rule)
     threshold = _threshold_of(rule)
@@ -290,8 +289,8 @@ def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Itera
 def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
     """Report a ``share_below(x)`` with an impossible x, and ``below`` for a similarity.
 
-    If lists drift apart, the similarity of more users is below x. So the share grows, and only
-    ``above`` detects this. For a distance both ``above`` and ``below`` are allowed.
+    As lists drift apart, more users have a similarity below x, so the share grows. Only ``above``
+    detects this. For a distance, both ``above`` and ``below`` are allowed.
     """
     judged = rule.metric
     low, high = judged.bounds(k)
@@ -302,8 +301,8 @@ def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
             f"{judged.short_name} is always between {low:g} and {high:g}: choose such an x for "
             "share_below(x)",
         )
-    grows = drift_direction(str(judged), rule.statistic) is Direction.ABOVE
-    if rule.has("below") and grows:
+    grows_with_drift = drift_direction(str(judged), rule.statistic) is Direction.ABOVE
+    if rule.has("below") and grows_with_drift:
         yield problem_of("below", f"{rule.statistic} grows as the lists drift apart: write above")
 
 
@@ -313,8 +312,8 @@ def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         return  # `all`, `each`, or an invalid value
     named_segments = [(("segments", index), name) for index, name in enumerate(rule.segments)]
     yield from find_duplicates(named_segments, f"{LISTED_TWICE}: remove one of them")
-    owner = "unpaired" if comparison.has("unpaired") else "users"
-    options = getattr(comparison, owner)
+    section = "unpaired" if comparison.has("unpaired") else "users"
+    options = getattr(comparison, section)
     dimensions = None if options is None else options.segments
     if dimensions is None:
         return  # the dimensions are invalid, so it is not known which ones exist
@@ -324,25 +323,23 @@ def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
             continue
         choices = ", ".join(dimensions) or "none"
         hint = write_suggestion(dimension, dimensions) or f", which has {choices}"
-        yield Problem(path, f"the dimension of this segment is not among {owner}.segments{hint}")
+        yield Problem(path, f"the dimension of this segment is not among {section}.segments{hint}")
 
 
 def _check_users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    """Report a rule that needs more users than a run asks for in any segment that it judges.
-
-    The users that are added for ``sample.minimum`` are in their segment, but not in ``all``.
-    """
+    """Report a rule whose ``min_users`` is larger than the number of users that a run asks."""
     users = comparison.users
-    size = None if users is None else users.sample_size
-    if size is None or rule.min_users is None:
+    sample = None if users is None else users.sample_size
+    if sample is None or rule.min_users is None:
         return
-    most_users = size.fixed + size.rotating
-    if rule.segments != ALL and size.minimum is not None:
-        # Added users and fixed users have the smallest hashes, with the same key. So in a segment
-        # the larger group contains the smaller group. All rotating users may be other users.
-        most_users = max(size.fixed, size.minimum) + size.rotating
+    most_users = sample.fixed + sample.rotating
+    # ``minimum`` adds users to small segments, but not to the segment ``all``.
+    if rule.segments != ALL and sample.minimum is not None:
+        # The same hashes choose added users and fixed users. So of these two groups, the larger one
+        # contains the smaller one. The rotating users may all be different users.
+        most_users = max(sample.fixed, sample.minimum) + sample.rotating
     if rule.min_users > most_users:
-        # Without the key, the default is too high, and the problem belongs to the rule.
+        # If the rule has no such key, the default is too high, so the problem is about the rule.
         path = ("min_users",) if rule.has("min_users") else ()
         yield Problem(
             path,

@@ -49,7 +49,7 @@ _NO_METRICS = {
 
 @immutable
 class JudgedMetric:
-    """The scores that a rule judges: those of a metric, of the noise floor, or their difference."""
+    """What a rule judges: the scores of a metric, or values that are derived from these scores."""
 
     metric: Metric
     derived: DerivedMetric | None = None
@@ -58,11 +58,12 @@ class JudgedMetric:
     def parse(cls, text: str) -> Self:
         """Parse a name such as ``rbo(p=0.9)``, ``floor(rbo(p=0.9))`` or ``over_floor(rbo)``.
 
-        Raises MetricError for an unknown name. ValueError for values that no rule may judge.
+        Raises MetricError for an unknown name, and ValueError for a value that no rule may judge.
         """
-        if text.strip() in _NO_METRICS:
-            raise ValueError(_NO_METRICS[text.strip()])
-        derived, name = parse_derived(text.strip())
+        stripped = text.strip()
+        if stripped in _NO_METRICS:
+            raise ValueError(_NO_METRICS[stripped])
+        derived, name = parse_derived(stripped)
         return cls(metric=value_types.parse_metric(name), derived=derived)
 
     def __str__(self) -> str:
@@ -76,12 +77,14 @@ class JudgedMetric:
         return name if self.derived is None else self.derived.of(name)
 
     def bounds(self, k: int | None) -> tuple[float, float]:
-        """The lowest and the highest possible score. With k, of lists of at most k items."""
-        low, high = self.metric.bounds(k) if k else (self.metric.low, self.metric.high)
+        """The lowest and the highest possible value. With k, for lists of at most k items."""
+        low, high = self.metric.low, self.metric.high
+        if k:
+            low, high = self.metric.bounds(k)
         if self.derived is DerivedMetric.FAR_GAP:
-            return -1.0, 1.0
+            return -1.0, 1.0  # a difference of two shares
         if self.derived in DISTANCES:
-            return low - high, high - low
+            return low - high, high - low  # a difference of two scores
         return low, high
 
 
@@ -117,8 +120,9 @@ class RuleOptions(Options):
     @classmethod
     def file_keys(cls) -> list[str]:
         """The keys of all kinds of rules. A rule with a misspelled key may be of any kind."""
-        of_kinds = (super(RuleOptions, kind).file_keys() for kind in KINDS)
-        return list(dict.fromkeys(chain.from_iterable(of_kinds)))
+        # `super` skips this method, so each call returns the keys of one kind.
+        keys_by_kind = (super(RuleOptions, kind).file_keys() for kind in KINDS)
+        return list(dict.fromkeys(chain.from_iterable(keys_by_kind)))
 
     def to_rule(self, k: int) -> rules.Rule:
         """Return the rule for lists of at most k items. The options must be valid."""
@@ -128,7 +132,7 @@ class RuleOptions(Options):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Require the key of the kind, and exactly one limit if the kind has limits."""
+        """The schema, which requires the key of the kind. A kind with limits needs exactly one."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         schema["required"] = ["alert", cls.key]
         limits = [name for name in ("below", "above", "learned") if name in cls.model_fields]
@@ -137,11 +141,12 @@ class RuleOptions(Options):
         return schema
 
     @property
-    def _common(self) -> dict[str, Any]:
+    def _common_fields(self) -> dict[str, Any]:
         return self.model_dump(include=_COMMON_FIELDS)
 
     @classmethod
     def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
+        """See `Options`. A key of another kind of rule gets a message of its own."""
         if key not in cls.file_keys():
             return super()._report_unknown(key, path, problems)
         problems.add((*path, key), f"does not go with {cls.key}, {cls.excluding}")
@@ -166,7 +171,7 @@ class _LimitKeys(RuleOptions):
     @property
     def limit(self) -> rules.Limit:
         """The fixed limit, with the value at which the alert ends."""
-        # Each rule has a limit. The 0.0 is for the type checker.
+        # A valid rule without ``below`` has ``above``. The 0.0 is for the type checker.
         return _fix_limit(rules.Direction.ABOVE, self.above or 0.0, self.resolve_below)
 
 
@@ -211,7 +216,7 @@ class _LearnedKeys(_LimitKeys):
         """The learned limit if the rule has the key ``learned``, and otherwise the fixed limit."""
         if self.learned is None:
             return super().limit
-        learning = rules.Learning.DROP  # for the values "drop" and "jump", which mean the same
+        learning = rules.Learning.DROP  # for "drop" and for "jump", its name in coverage rules
         if self.learned == "trend":
             learning = rules.Learning.TREND
         # Values on this side of the limit are a breach.
@@ -260,16 +265,18 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
         """Return the rule for lists of at most k items. The options must be valid."""
         # A valid rule has a metric.
         judged = cast("JudgedMetric", self.metric)
-        # With ``scores``, a rule checks whether users without a score could change the verdict. In
-        # an unpaired comparison, many healthy users have no score, because they have no pre-test
-        # list. So there the rule does not check this.
-        scores = None if judged.derived in UNPAIRED_SERIES else judged.bounds(k)
+        # With the range of possible scores, a rule checks whether users without a score could
+        # change the verdict. In an unpaired comparison, the rule cannot check this, because many
+        # healthy users have no score.
+        scores = None
+        if judged.derived not in UNPAIRED_SERIES:
+            scores = judged.bounds(k)
         return rules.SimilarityRule(
             metric=str(judged),
             statistic=self.statistic,
             limit=self.limit,
             scores=scores,
-            **self._common,
+            **self._common_fields,
         )
 
     def _drift_direction(self) -> rules.Direction:
@@ -313,10 +320,11 @@ class CoverageRuleOptions(_LearnedKeys):
 
     def to_rule(self, k: int) -> rules.CoverageRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
-        return rules.CoverageRule(share=self.coverage, limit=self.limit, **self._common)
+        return rules.CoverageRule(share=self.coverage, limit=self.limit, **self._common_fields)
 
     @classmethod
     def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
+        """See `Options`. Returns ``above`` for ``below``, so that no missing limit is reported."""
         meant = {"below": "above", "resolve_above": "resolve_below"}.get(key)
         if meant is None:
             return super()._report_unknown(key, path, problems)
@@ -339,7 +347,7 @@ class FrozenRuleOptions(RuleOptions):
 
     def to_rule(self, k: int) -> rules.StandstillRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
-        return rules.StandstillRule(arm=self.frozen, **self._common)
+        return rules.StandstillRule(arm=self.frozen, **self._common_fields)
 
 
 class OutcomeRuleOptions(_BelowKeys):
@@ -356,10 +364,13 @@ class OutcomeRuleOptions(_BelowKeys):
 
     def to_rule(self, k: int) -> rules.SimilarityRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
-        is_below = self.below is not None
-        end = DerivedMetric.OUTCOME_HIGH if is_below else DerivedMetric.OUTCOME_LOW
+        # In a breach, the whole confidence interval is beyond the limit. So the rule judges the end
+        # of the interval that is closer to 0.
+        end = DerivedMetric.OUTCOME_LOW
+        if self.below is not None:
+            end = DerivedMetric.OUTCOME_HIGH
         metric = end.of(self.outcome)
-        return rules.SimilarityRule(metric=metric, limit=self.limit, **self._common)
+        return rules.SimilarityRule(metric=metric, limit=self.limit, **self._common_fields)
 
 
 KINDS: tuple[type[RuleOptions], ...] = (
@@ -372,9 +383,9 @@ KINDS: tuple[type[RuleOptions], ...] = (
 
 
 def _kind_of(data: object) -> type[RuleOptions]:
-    """Return the options with which to read a rule.
+    """Return the class of options for this rule. The keys of the rule decide.
 
-    If no key is the key of a kind, a misspelled key may be meant to be.
+    If the rule has no key of a kind, such as ``metric``, a misspelled key decides.
     """
     if isinstance(data, RuleOptions):
         return type(data)
@@ -396,7 +407,8 @@ class _OfAnyKind:
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """The schema of `KINDS`. The names of the choices must not be keys of rules."""
+        """The schema of a rule of any kind of `KINDS`, which `_kind_of` chooses."""
+        # The name of a choice is in the path of its errors, and so must differ from keys of rules.
         choices = {kind.__name__: handler.generate_schema(kind) for kind in KINDS}
         return core_schema.tagged_union_schema(choices, _name_of_kind)
 
@@ -409,12 +421,12 @@ def parse_rule(keys: Mapping[str, object]) -> RuleOptions:
     return _kind_of(keys).model_validate(keys)
 
 
-def _is_no_text(value: object) -> bool:
+def _is_not_text(value: object) -> bool:
     return not isinstance(value, str)
 
 
 RulesOrDefault = BeforeValidator(
-    must(_is_no_text, "must be default, or a list of rules").func,
+    must(_is_not_text, "must be default, or a list of rules").func,
     json_schema_input_type=Literal["default"]
     | Annotated[tuple[AnyRule, ...], Field(max_length=200)],
 )

@@ -37,6 +37,7 @@ _MACROS = {
 # The longest possible time between two slots: 29 February of 2096 and of 2104, because 2100 is no
 # leap year.
 _FURTHEST_DAYS = 9 * 366
+_MINUTES_PER_DAY = 24 * 60
 _FIRST_DAY = date(2000, 1, 1)
 _SEARCHED_DAYS = 40
 
@@ -93,7 +94,8 @@ class Every(Schedule):
 
     def latest(self, now: datetime) -> datetime:
         begin = SCHEDULE_EPOCH + self.offset
-        return begin + (now - begin) // self.period * self.period
+        complete_periods = (now - begin) // self.period
+        return begin + complete_periods * self.period
 
     def next(self, after: datetime) -> datetime:
         return self.latest(after) + self.period
@@ -114,7 +116,7 @@ class Cron(Schedule):
 
     @classmethod
     def parse(cls, text: str, zone: str = "UTC") -> Self:
-        """Read an expression. Raises ValueError if it or the zone is invalid."""
+        """Parse an expression. Raises ValueError if the expression or the zone is invalid."""
         expression = _MACROS.get(text.strip(), text.strip())
         fields = expression.split()
         if len(fields) != _FIELDS:
@@ -139,25 +141,29 @@ class Cron(Schedule):
     def longest(self) -> timedelta:
         return _gap_between_slots(self.expression, max)
 
-    # Near a clock change cronsim can start up to a day too late. So a search forwards starts one
-    # day earlier, and a search backwards one day later. Slots of this day are skipped.
-
     def latest(self, now: datetime) -> datetime:
+        # Near a clock change cronsim can miss the slots of up to a day. So this search backwards
+        # starts one day after the next full second, and skips slots after ``now``.
         start = now.replace(microsecond=0) + _DAY + _SECOND
         slots = CronSim(self.expression, start.astimezone(self.zone), reverse=True)
         return next(slot for slot in map(_in_utc, slots) if slot <= now)
 
     def next(self, after: datetime) -> datetime:
+        # Near a clock change cronsim can miss the slots of up to a day. So this search starts one day
+        # earlier, and skips slots up to ``after``.
         slots = CronSim(self.expression, (after - _DAY).astimezone(self.zone))
         return next(slot for slot in map(_in_utc, slots) if slot > after)
 
     def between(self, start: datetime, end: datetime) -> list[datetime]:
         """See `Schedule`. One search finds all slots."""
         slots: list[datetime] = []
-        for slot in map(_in_utc, CronSim(self.expression, (start - _DAY).astimezone(self.zone))):
+        # The search starts one day earlier, because cronsim can miss slots near a clock change.
+        search = CronSim(self.expression, (start - _DAY).astimezone(self.zone))
+        for slot in map(_in_utc, search):
             if slot > end:
                 break
-            if slot >= start and (not slots or slot > slots[-1]):
+            is_repeated = bool(slots) and slot <= slots[-1]
+            if slot >= start and not is_repeated:
                 slots.append(slot)
         return slots
 
@@ -188,7 +194,7 @@ class OnlyBetween(Schedule):
     def latest(self, now: datetime) -> datetime:
         slot = self.slots.latest(now)
         while not self.is_open(slot):
-            # Continue right before the hours closed.
+            # Continue right before the time when the hours closed.
             slot = self.slots.latest(self.closes.latest(slot) - _INSTANT)
         return slot
 
@@ -207,9 +213,10 @@ def schedule_of(
     offset: timedelta | None,
     hours: str | None,
 ) -> Schedule:
-    """The schedule of a period with its offset, or of a cron expression, limited to these hours.
+    """Return the schedule of a period with its offset, or of a cron expression.
 
-    Raises ValueError if the hours contain no slot.
+    With ``hours``, only slots in these hours of the day are due. Raises ValueError if the hours
+    contain no slot.
     """
     slots: Schedule
     if every is None:
@@ -219,26 +226,27 @@ def schedule_of(
     if hours is None:
         return slots
     schedule = OnlyBetween(slots, *parse_hours(hours, zone))
-    # Without this check, `OnlyBetween.next` could search for ever. The hours open once a day. So
-    # this loop checks the longest possible time between two slots.
+    # If no slot was in the hours, `OnlyBetween.next` would search for ever. The hours open once a
+    # day, so this loop covers the longest possible time between two slots.
     slot = SCHEDULE_EPOCH
     for _ in range(_FURTHEST_DAYS):
-        slot = slots.next(schedule.opens.next(slot) - _INSTANT)
+        opening = schedule.opens.next(slot)
+        slot = slots.next(opening - _INSTANT)
         if schedule.is_open(slot):
             return schedule
     raise ValueError("no slot of the schedule is in these hours: change the hours or the schedule")
 
 
 def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
-    """The daily schedules of the start and of the end of hours such as ``22:00-06:00``.
+    """Return two daily schedules: when hours such as ``22:00-06:00`` open, and when they close.
 
     Raises ValueError for any other text, and if the start and the end are equal.
     """
-    first, _, end = map(str.strip, hours.partition("-"))
+    begin, _, end = map(str.strip, hours.partition("-"))
     if end == "24:00":
         end = "00:00"
     try:
-        begin_time = time.fromisoformat(first)
+        begin_time = time.fromisoformat(begin)
         end_time = time.fromisoformat(end)
     except ValueError:
         raise ValueError(_NO_HOURS) from None
@@ -262,32 +270,34 @@ def parse_zone(name: str) -> ZoneInfo:
 
 @lru_cache(maxsize=1024)
 def _gap_between_slots(expression: str, pick: Callable[[Iterable[int]], int]) -> timedelta:
-    """The shortest or longest time between two successive slots of the expression.
+    """Return the shortest or the longest time between two successive slots of the expression.
 
-    ``pick`` is ``min`` or ``max``. Each day with slots has them at the same times. So the result is
-    the gap between two slots of a day, or between the last slot of a day and the first slot of the
-    next day with slots.
+    ``pick`` is ``min`` or ``max``. Slots are at the same times on all days that have slots. The
+    result is a gap between two slots of one day, or the gap over night: from the last slot of a day
+    to the first slot of the next day that has slots.
     """
     cron = CronSim(expression, SCHEDULE_EPOCH)
-    days = []
+    day_numbers = []
     for number in range(_FURTHEST_DAYS):
         day = _FIRST_DAY + number * _DAY
         if day.month in cron.months and cron.match_day(day):
-            days.append(number)
-    # The minutes of a day at which there is a slot, in ascending order.
+            day_numbers.append(number)
+    # The slots of a day, in minutes after midnight, in ascending order.
     minutes = [hour * 60 + minute for hour in sorted(cron.hours) for minute in sorted(cron.minutes)]
     gaps_within_day = [after - before for before, after in pairwise(minutes)]
-    days_apart = [after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS]
-    gap_over_night = pick(days_apart) * 24 * 60 + minutes[0] - minutes[-1]
+    day_gaps = [after - before for before, after in pairwise(day_numbers)] or [_FURTHEST_DAYS]
+    gap_over_night = pick(day_gaps) * _MINUTES_PER_DAY - (minutes[-1] - minutes[0])
     return timedelta(minutes=pick([*gaps_within_day, gap_over_night]))
 
 
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
     """The longest time between the last slot of the open hours and the first slot afterwards."""
-    # A period that does not divide a day has slots at other times each day. The longest pause in
-    # this many days is close to the longest possible pause.
-    ends = [SCHEDULE_EPOCH]
-    for _ in range(_SEARCHED_DAYS):
-        ends.append(schedule.closes.next(ends[-1]))
-    return max(schedule.next(end) - schedule.latest(end - _INSTANT) for end in ends)
+    # With a period such as 7h, slots are at other times each day. The longest pause in this many
+    # days is close to the longest possible pause.
+    closing = SCHEDULE_EPOCH
+    pauses = []
+    for _ in range(_SEARCHED_DAYS + 1):
+        pauses.append(schedule.next(closing) - schedule.latest(closing - _INSTANT))
+        closing = schedule.closes.next(closing)
+    return max(pauses)

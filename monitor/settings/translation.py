@@ -61,6 +61,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
         for peer in peers[name]:
             # One peer is enough, so the first peer of the fallback gets the messages.
             fallbacks[peer] = peers[fallback][0]
+    # The names of the comparisons and of their alerts that notify nobody.
     muted: set[tuple[str, str]] = set()
     intervals: dict[str, timedelta] = {}
     for comparison in settings.comparisons:
@@ -92,7 +93,10 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
 
 
 def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
-    """The plan. By default the deadline is a share of the interval, but at most 10 minutes."""
+    """Return how the comparison is measured.
+
+    By default the deadline is a share of the interval, but at most 10 minutes.
+    """
     deadline = options.deadline
     if deadline is None:
         deadline = min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE)
@@ -101,6 +105,12 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
     if options.relevance is not None:
         relevance_within = options.relevance.within
         relevance_after = options.relevance.after or timedelta(0)
+    noise_floor = None
+    if options.noise_floor is not None:
+        noise_floor = NoiseFloor(options.noise_floor.kind)
+    unpaired = None
+    if options.unpaired is not None:
+        unpaired = options.unpaired.to_plan()
     return MeasuringPlan(
         k=options.k,
         metrics=options.metrics,
@@ -109,35 +119,36 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         seed=options.seed,
         max_segment_values=options.max_segment_values,
         deadline=deadline,
-        noise_floor=NoiseFloor(options.noise_floor.kind) if options.noise_floor else None,
+        noise_floor=noise_floor,
         catalogue_size=options.catalogue_size,
         relevance_within=relevance_within,
         relevance_after=relevance_after,
         keep_scores=options.keep_scores,
         keep_lists=choose_kept_lists(options),
         evidence_users=options.evidence_users,
-        unpaired=None if options.unpaired is None else options.unpaired.to_plan(),
+        unpaired=unpaired,
     )
 
 
 def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
-    """The plan, with the dates of holidays as instants in the comparison's time zone."""
+    """Return how the comparison is judged. Holidays are periods in the comparison's time zone."""
     schedule = to_schedule(options)
     zone = ZoneInfo(options.timezone)
+    default_group_for = max(GROUP_FOR, 3 * schedule.longest)
     return JudgingPlan(
         rules=_to_rules(options),
         min_paired_share=options.min_paired_share,
         runs_per_false_alert=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
-        group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
+        group_for=options.group_for or default_group_for,
         by_model=options.reference == "model_version",
         holidays=tuple(_to_period(first, last, zone) for first, last in options.holidays),
     )
 
 
 def _to_period(first: date, last: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
-    """The start and the end, in UTC, of the days from ``first`` to ``last`` in this time zone."""
+    """Return the begin of the day ``first`` and the end of the day ``last`` in UTC."""
     begin = datetime.combine(first, time(), zone)
     end = datetime.combine(last + timedelta(days=1), time(), zone)
     return begin.astimezone(UTC), end.astimezone(UTC)
@@ -188,12 +199,13 @@ def choose_kept_lists(options: ComparisonOptions) -> Keep | int:
 def config_hash(options: ComparisonOptions) -> str:
     """Return the SHA-256 hash of all settings that influence scores.
 
-    Rules, schedule, storage and keys marked `NOT_IN_HASH` have no influence on the hash. Of
-    secrets, only URLs are part of the hash, without user and password. The hash stays the same if
-    files are moved to another folder. The files of both arms are moved together, because their
-    common folder is removed. All other files may be moved one by one.
+    The hash ignores rules, schedule, storage, keys marked `NOT_IN_HASH`, and all secrets except
+    URLs, which are hashed without user and password.
+
+    The hash also ignores folders: the common folder of the arms' files, and the folder of each
+    other file. So it stays the same if the files of both arms are moved together.
     """
-    arms: dict[str, Any] = {}
+    arm_settings: dict[str, Any] = {}
     metrics = map(parse, options.metrics)
     other_settings: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
     for name in _HASHED:
@@ -201,10 +213,10 @@ def config_hash(options: ComparisonOptions) -> str:
         if value is None:
             continue
         if name in _SOURCE_KEYS:
-            arms[name] = _hashed_value(value)
+            arm_settings[name] = _hashed_value(value)
         else:
             other_settings |= _without_folder({name: _hashed_value(value)})
-    hashed = _without_folder(arms) | other_settings
+    hashed = _without_folder(arm_settings) | other_settings
     encoded = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(encoded.encode()).hexdigest()
 
@@ -213,7 +225,8 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
     """A copy of the part in which local paths are relative to their common folder."""
     folders = []
 
-    # Returns the text, which may be a path, without the prefix of a URL. Collects its folder.
+    # Returns a path without the prefix of a SQLite URL, and any other text unchanged. Collects the
+    # folder of an absolute path.
     def read_path(value: str) -> str:
         path = _SQLITE_URL.sub("/", value)
         # The folder of a template ends before the first placeholder.
@@ -229,29 +242,29 @@ def _without_folder(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _change_texts(value: Any, change: Callable[[str], str]) -> Any:  # noqa: ANN401 - any JSON
-    """A copy of the JSON value with each text changed, except for keys."""
+    """Return a copy of the JSON value in which each text is changed, except for keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _change_texts(each, change) for key, each in value.items()}
+        return {key: _change_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_change_texts(each, change) for each in value]
+        return [_change_texts(item, change) for item in value]
     return value
 
 
 def _hashed_value(value: object) -> object:
     """Return the part of a setting's value that is hashed, in types that JSON has.
 
-    Secrets in mappings are left out. `_meaning_of_model` says which secrets of models are hashed.
+    Secrets in mappings are left out.
     """
     if isinstance(value, BaseModel):
-        return _meaning_of_model(value)
+        return _hashed_model(value)
     if isinstance(value, Mapping):
-        meaning: dict[str, object] = {}
+        hashed: dict[str, object] = {}
         for key, item in value.items():
             if not isinstance(item, SecretStr):
-                meaning[str(key)] = _hashed_value(item)
-        return meaning
+                hashed[str(key)] = _hashed_value(item)
+        return hashed
     if isinstance(value, list | tuple):
         return [_hashed_value(item) for item in value]
     if isinstance(value, str | int | float | bool | None):
@@ -259,21 +272,21 @@ def _hashed_value(value: object) -> object:
     return str(value)
 
 
-def _meaning_of_model(model: BaseModel) -> dict[str, object]:
+def _hashed_model(model: BaseModel) -> dict[str, object]:
     """Return the settings of a model that are hashed, in types that JSON has.
 
-    Settings that are None are left out. So the hash stays the same if a later version adds a
-    setting. Of secrets, only the setting ``url`` is hashed, without user and password.
+    Settings that are None are left out, so that a new version with more settings has the same hash.
+    Of secrets, only the setting ``url`` is hashed, without user and password.
     """
-    meaning: dict[str, object] = {}
+    hashed: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if value is None or NOT_IN_HASH in field.metadata:
             continue
         if not isinstance(value, SecretStr):
-            meaning[name] = _hashed_value(value)
+            hashed[name] = _hashed_value(value)
         elif name == "url":
             url = urlsplit(value.get_secret_value())
             _, _, host = url.netloc.rpartition("@")
-            meaning[name] = url._replace(netloc=host).geturl()
-    return meaning
+            hashed[name] = url._replace(netloc=host).geturl()
+    return hashed

@@ -1,6 +1,6 @@
 """Reads only the database and the names of comparisons from a configuration.
 
-Some commands need nothing else. This is quick, and it works in spite of problems with other keys.
+Some commands need nothing else. Reading is quick, and ignores problems of other keys.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,8 +39,9 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     base = path.absolute().parent
     document = parse_yaml(text, str(path))
     names = comparison_names(_entries(document))
-    if names and None not in names and not _has_problem(document):
-        # An invalid URL is reported by the complete check below.
+    has_names = bool(names) and None not in names
+    if has_names and not _has_problem(document):
+        # If the URL is invalid, the complete check below reports it.
         with suppress(ConfigError):
             database = absolute_url(SecretStr(document.data["database"]), base)
             return DatabaseSettings(database=database, comparison_names=tuple(names))
@@ -53,7 +54,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
 
 
 def _has_problem(document: YamlDocument) -> bool:
-    """Whether the document has no database, or a problem with it or with a name."""
+    """Whether the database is missing, or the database or a name has a problem."""
     for problem in document.problems:
         if problem.path[:1] == ("database",) or problem.path[-1:] == ("name",):
             return True
@@ -85,42 +86,44 @@ def _entries(document: YamlDocument) -> list[object]:
 
 
 def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> int:
-    """The line of a setting of this comparison: of ``baseline``, ``candidate`` or ``users``.
+    """Return the line of ``baseline``, ``candidate`` or ``users`` of this comparison, or else 1.
 
-    The candidate of a comparison ``NAME.KEY`` is its entry in ``candidates``.
+    The candidate of a comparison ``NAME.KEY`` is the key ``KEY`` in ``candidates``.
     """
-    for place, entry in enumerate(_entries(document)):
+    for index, entry in enumerate(_entries(document)):
         for path, name in names_in(entry):
             if name == comparison:
                 is_one_of_several = setting == "candidate" and path[0] == "candidates"
                 keys = path if is_one_of_several else (setting,)
-                return document.line(("comparisons", place, *keys))
+                return document.line(("comparisons", index, *keys))
     return 1
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
-    """Yield the comparisons that an entry of ``comparisons`` defines: the key path and the name.
+    """Yield the key path and the name of each comparison that an entry of ``comparisons`` defines.
 
-    A name that is not text becomes None. The key path of a pair is that of its second candidate.
+    A name that is not text becomes None. For a pair of candidates, the key path is the path of the
+    second candidate.
     """
     if not isinstance(entry, Mapping):
         yield ("name",), None
         return
     family = entry.get("name")
 
-    def named(*keys: str) -> str | None:
+    def join_name(*keys: str) -> str | None:
         return ".".join((family, *keys)) if isinstance(family, str) else None
 
     candidates = entry.get("candidates")
     if not isinstance(candidates, Mapping):
         candidates = {}
-    # A comparison with one candidate. An entry without any candidate is invalid, but it has a name.
+    # The comparison with the key ``candidate``. An entry without any candidate is invalid, but it
+    # has a name.
     if entry.get("candidate") is not None or not candidates:
-        yield ("name",), named()
+        yield ("name",), join_name()
     # One comparison for each of several candidates.
     for key in candidates:
-        yield ("candidates", key), named(key)
+        yield ("candidates", key), join_name(key)
     # One comparison for each pair of candidates.
     if entry.get("pairs") not in (None, False):
-        for key, other in combinations(candidates, 2):
-            yield ("candidates", other), named(key, other)
+        for first, second in combinations(candidates, 2):
+            yield ("candidates", second), join_name(first, second)

@@ -60,10 +60,10 @@ def _check_options(options: Partial, now: datetime) -> Iterator[Problem]:
 def _check_rows(
     key: str, source: OneOf, arm: str | None, allowed: str | None = None
 ) -> Iterator[Problem]:
-    """Report a source that is no file or table, or that does not select its rows by time only.
+    """Report a source without times, and keys below ``served`` that ``unpaired`` replaces.
 
-    Of the keys for the period, only the key ``allowed`` is allowed. ``arm`` is the column that
-    ``unpaired.arm`` names.
+    ``allowed`` is a key for the period that may be set. ``arm`` is the column that ``unpaired.arm``
+    names.
     """
     if source.kind not in ("file", "sql"):
         yield problem_of(key, "must be file or sql, because only they have times")
@@ -81,7 +81,7 @@ def _check_rows(
 
 
 def _check_split(options: Partial) -> Iterator[Problem]:
-    """Report arms that are equal, and planned shares that are not those of the two arms."""
+    """Report arms that are equal, and a ``split`` that is not one share for each arm."""
     arms = (options.baseline, options.candidate)
     if options.baseline == options.candidate:
         yield problem_of("candidate", "is the baseline's value too: give another value")

@@ -92,7 +92,7 @@ class UnpairedOptions(Options):
 
     def lists_of(self, *arms: Arm) -> SourceOptions:
         """The newest lists that these arms served since the test began."""
-        # With assignments, users have an arm even if both arms served them. So each arm's newest
+        # If both arms served a user, the assignment says which list counts. So each arm's newest
         # list is read. Without assignments, such users are left out of the run.
         has_both = self.assignments is not None
         return self._select(self.log, arms, has_both=has_both, since=self.begins_at)
@@ -106,7 +106,10 @@ class UnpairedOptions(Options):
 
     @property
     def assigned(self) -> UsersOptions:
-        """The users that were assigned to an arm since the test began."""
+        """The users that were assigned to an arm since the test began.
+
+        Without ``assignments``, they are the users that an arm served.
+        """
         users = self._served_users
         if self.assignments is not None:
             users = self.assignments.model_copy(update={"segments": self.segments})
@@ -146,9 +149,9 @@ class UnpairedOptions(Options):
     def _select(
         self, source: _T, arms: Sequence[Arm], *, has_both: bool = False, **period: object
     ) -> _T:
-        """The same source with the rows of these arms, perhaps of another period.
+        """Return a copy of the source that reads rows of these arms and of this period.
 
-        Without arms, rows of any arm are read.
+        If ``arms`` is empty, the copy reads rows of any arm.
         """
         column = None
         if arms:

@@ -41,8 +41,8 @@ def read_text(
 ) -> str:
     """Read a configuration file.
 
-    Raises ConfigError if it cannot be read, or if it has more than ``max_bytes``. If there is no
-    such file, the error has the ``advice``.
+    Raises ConfigError if the file cannot be read or has more than ``max_bytes``. If there is no
+    such file, the error contains ``advice``.
     """
     try:
         content = read_bounded(path, max_bytes, may_be_pipe=may_be_pipe)
@@ -70,8 +70,8 @@ def validate_document(
 ) -> tuple[_ModelT | None, list[Problem]]:
     """Return the settings and all problems of the document.
 
-    Invalid parts of the settings become None. If the model allows this nowhere, not even for a
-    section around the invalid part, no settings are returned (None).
+    An invalid part becomes None, or the smallest section around the part that may be None. If the
+    model allows no such section, the settings are None.
     """
     settings, invalid = validate_options(model, document.data, document.texts, base_dir)
     problems = [*document.problems, *unreported(invalid, document.problems)]
@@ -79,9 +79,9 @@ def validate_document(
 
 
 def unreported(problems: Iterable[Problem], reported: Iterable[Problem]) -> Iterator[Problem]:
-    """Leave out problems of keys for which a problem has already been reported."""
-    paths = {problem.path for problem in reported}
-    return (problem for problem in problems if problem.path not in paths)
+    """Return the problems of keys for which no problem has been reported yet."""
+    reported_paths = {problem.path for problem in reported}
+    return (problem for problem in problems if problem.path not in reported_paths)
 
 
 def report_lines(
@@ -92,13 +92,13 @@ def report_lines(
 ) -> Iterator[str]:
     """Yield a text ``name:line: key: message`` for each problem, in the order of lines.
 
-    At most MAX_PROBLEMS problems are shown. If a key path begins with ``inside``, this beginning is
-    not shown. Values of variables are hidden.
+    At most MAX_PROBLEMS problems are shown. Key paths are shown without the prefix ``inside``.
+    Values of variables are hidden, because they may be secrets.
     """
     secrets = _find_secrets(document)
-    by_line = [(each.line or document.line(each.path), each) for each in problems]
-    by_line.sort(key=itemgetter(0))
-    for line, problem in by_line[:MAX_PROBLEMS]:
+    lines_and_problems = [(each.line or document.line(each.path), each) for each in problems]
+    lines_and_problems.sort(key=itemgetter(0))
+    for line, problem in lines_and_problems[:MAX_PROBLEMS]:
         shown = problem.message
         # Hide values before whitespace is changed, because a value may contain whitespace.
         for secret in secrets:
@@ -110,12 +110,12 @@ def report_lines(
         # A problem of the whole file has no path.
         parts = [f"{name}:{line}", dotted_path(path), shown]
         yield ": ".join(filter(None, parts))
-    if len(by_line) > MAX_PROBLEMS:
-        yield f"{name}: and {len(by_line) - MAX_PROBLEMS} more problems"
+    if len(lines_and_problems) > MAX_PROBLEMS:
+        yield f"{name}: and {len(lines_and_problems) - MAX_PROBLEMS} more problems"
 
 
 def _find_secrets(document: YamlDocument) -> list[str]:
-    """Return the texts that messages hide, the longest first. One may be a part of another."""
+    """Return the texts that messages hide. The longest is first, as it may contain another one."""
     secrets = set[str]()
     for value in document.expanded:
         if len(value) >= _SHORTEST_SECRET:

@@ -66,7 +66,7 @@ class ParsedBy:
         )
 
     def _read(self, text: str) -> object:
-        """Parse the text. pydantic reports a ValueError, but passes a MonitorError on."""
+        """Parse the text. Converts a MonitorError, because pydantic reports only a ValueError."""
         try:
             return self._parse(text)
         except MonitorError as error:
@@ -96,8 +96,11 @@ def parse_days(days: str) -> tuple[date, date]:
     begin, dots, end = days.partition("..")
     with suppress(ValueError):
         first = date.fromisoformat(begin.strip())
-        last = date.fromisoformat(end.strip()) if dots else first
-        if first.year >= _FIRST_YEAR and first <= last and last.year <= _LAST_YEAR:
+        last = first
+        if dots:
+            last = date.fromisoformat(end.strip())
+        is_in_range = first.year >= _FIRST_YEAR and last.year <= _LAST_YEAR
+        if is_in_range and first <= last:
             return first, last
     raise ValueError(
         "must be a day such as 2026-12-24, or a first and a last day such as 2026-12-24..2026-12-26"
@@ -113,7 +116,7 @@ def write_days(days: tuple[date, date]) -> str:
 def _parse_keep(value: object) -> Keep | int:
     """Return which users' lists or scores are stored: a word, or a number of users.
 
-    YAML has read ``true`` as a boolean. Raises ValueError for any other value.
+    ``true`` and ``false`` are already booleans here. Raises ValueError for any other value.
     """
     word = str(value).strip().lower()
     if word in _YES:
@@ -129,11 +132,13 @@ def _parse_keep(value: object) -> Keep | int:
 
 
 def _check_database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
-    """Check a database's URL, and let a relative path start at the file's directory."""
+    """Check a database's URL. Returns it with a path that starts at the configuration's folder."""
     base = (info.context or {}).get("base_dir")
     try:
         parse_url(secret)
-        return secret if base is None else absolute_url(secret, Path(base))
+        if base is None:
+            return secret
+        return absolute_url(secret, Path(base))
     except ConfigError as error:
         # Remove the setting's name, which is reported anyway, and the value, which may be secret.
         raise ValueError(re.sub(r"^database: (?:'[^']*' )?", "", str(error))) from None
@@ -177,11 +182,11 @@ def _has_no_unit(value: object) -> bool:
     return not _DURATION_LIKE.fullmatch(str(value).strip())
 
 
-_is_no_time = must(
+_is_not_duration = must(
     _has_no_unit,
     "counts consecutive runs, not time: write a whole number, such as 2",
 )
-RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_no_time.func)]
+RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_is_not_duration.func)]
 KeepChoice = Annotated[
     Keep | int,
     BeforeValidator(_parse_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)]),

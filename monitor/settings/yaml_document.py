@@ -33,8 +33,8 @@ _FLOAT = re.compile(
     re.ASCII,
 )
 # Characters that are not allowed. They come from escapes, or from a variable that is not UTF-8.
-_UNFIT = re.compile("[\0\ud800-\udfff]")
-_IS_UNFIT = 'contains "\\0" or half of a character: remove it'
+_FORBIDDEN = re.compile("[\0\ud800-\udfff]")
+_HAS_FORBIDDEN = 'contains "\\0" or half of a character: remove it'
 _TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
@@ -91,10 +91,10 @@ def _expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[
 
 
 def _expand_variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    """The value of the variable in this match of `_REFERENCE`.
+    """Return the value of the variable in this match of `_REFERENCE`, such as ``${NAME:-default}``.
 
-    An empty or missing variable has its default. Raises ValueError if there is neither a value nor
-    a default, or if the reference is incomplete.
+    The default is used if the variable is empty or not set. Raises ValueError if the variable is
+    not set and has no default, or if the reference is incomplete.
     """
     name = match["name"]
     default = match["default"]
@@ -114,14 +114,14 @@ def _expand_variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
 
 
 class EmptyConfigError(ConfigError):
-    """The configuration is empty. It has only blanks and comments."""
+    """The configuration is empty, or has only blanks and comments."""
 
 
 @dataclass(slots=True)
 class YamlDocument:
     """The data of a document, the line of each key path, and all problems.
 
-    ``texts`` has the values without quotes as they were written. Settings of type text use them.
+    ``texts`` has each value without quotes as it was written. Settings of type text use ``texts``.
     ``expanded`` has the values of variables.
     """
 
@@ -148,14 +148,16 @@ def parse_yaml(
 ) -> YamlDocument:
     """Read the text as plain data. ``environ`` has the variables (default: the environment).
 
-    The key paths of the document begin with ``inside``. If the text is not a YAML mapping, raises
-    ConfigError, which contains ``name``.
+    The key paths of the document begin with ``inside``. Raises ConfigError, which names the file
+    ``name``, if the text is not a YAML mapping.
     """
     node = _parse_nodes(text, name)
     if node is None:
         raise EmptyConfigError(f"{name}: is empty: write a configuration with `rankwatch init`")
     line = node.start_mark.line + 1
-    builder = _Builder(name, os.environ if environ is None else environ)
+    if environ is None:
+        environ = os.environ
+    builder = _Builder(name, environ)
     try:
         data = builder.build(node, inside, line)
     except RecursionError:
@@ -171,8 +173,8 @@ def parse_yaml(
 def _parse_nodes(text: str, name: str) -> Node | None:
     """The node of the document, or None if it is empty. Raises ConfigError for invalid YAML."""
     if not _DIFFERS_IN_LIBYAML.search(text):
-        # Ignore errors here, because the parser in Python finds them again, and its messages are
-        # known.
+        # Ignore errors here. The parser in Python finds them again, and this module can read its
+        # messages.
         with suppress(yaml.YAMLError, ValueError, RecursionError):
             return yaml.compose(text, Loader=_Fast)
     try:
@@ -190,8 +192,7 @@ def _parse_nodes(text: str, name: str) -> Node | None:
 
 
 def _describe_syntax_error(error: yaml.MarkedYAMLError) -> str:
-    """Describe a syntax error without the texts that PyYAML quotes from the file."""
-    # Texts that are quoted from the file may be secrets, so they are hidden.
+    """Describe a syntax error. Texts that PyYAML quotes are hidden, as they may be secrets."""
     problem = error.problem or "cannot be read"
     if error.context:
         problem = f"{error.context}, {problem}"
@@ -212,7 +213,7 @@ class _Builder:
         self.document = YamlDocument()
         self._name = name
         self._environ = environ
-        self._values = 0
+        self._value_count = 0
 
     def build(self, node: Node, path: KeyPath, line: int) -> object:
         """Return the value of the node at this path.
@@ -222,7 +223,7 @@ class _Builder:
         """
         self._count_against_limit(node)
         self.document.lines[path] = line
-        if node.tag not in _TAGS and not _is_implicit(node):
+        if node.tag not in _TAGS and not _has_added_tag(node):
             self._report(
                 path, line, "a tag is not allowed here; put a value that begins with ! in quotes"
             )
@@ -237,8 +238,8 @@ class _Builder:
         return items
 
     def _count_against_limit(self, node: Node) -> None:
-        self._values += 1
-        if self._values > _MAX_VALUES:
+        self._value_count += 1
+        if self._value_count > _MAX_VALUES:
             raise ConfigError(
                 f"{self._name}:{node.start_mark.line + 1}: there are more than {_MAX_VALUES} "
                 "values, including those of aliases"
@@ -247,8 +248,8 @@ class _Builder:
     def _mapping(self, node: MappingNode, path: KeyPath) -> PlacedMapping:
         """Return the values by key. Keys that are no text or occur twice are reported.
 
-        A merged key (``<<: *anchor``) may occur twice. Then the key of the mapping itself is used,
-        because `_pairs` yields merged keys last.
+        A merged key (``<<: *anchor``) may occur again. `_pairs` yields merged keys last, so the
+        mapping's own key is used.
         """
         built = PlacedMapping()
         built.path = path
@@ -269,23 +270,23 @@ class _Builder:
     def _pairs(self, node: MappingNode, path: KeyPath) -> Iterator[tuple[Node, Node, bool]]:
         """Yield each key, its value, and whether it was merged by ``<<: *anchor``.
 
-        Merged keys come last. If a key occurs twice, the first one is used.
+        Merged keys come last, because the first one of several equal keys is used.
         """
-        merges: list[Node] = []
+        merged_nodes: list[Node] = []
         for key, value in node.value:
             self._count_against_limit(key)
             if key.tag == "tag:yaml.org,2002:merge":
-                merges += value.value if isinstance(value, yaml.SequenceNode) else [value]
+                merged_nodes += value.value if isinstance(value, yaml.SequenceNode) else [value]
             else:
                 yield key, value, False
-        for source in merges:
-            if isinstance(source, MappingNode):
-                for key, value, _ in self._pairs(source, path):
+        for merged in merged_nodes:
+            if isinstance(merged, MappingNode):
+                for key, value, _ in self._pairs(merged, path):
                     yield key, value, True
             else:
                 self._report(
                     path,
-                    source.start_mark.line + 1,
+                    merged.start_mark.line + 1,
                     "<< needs an alias of a mapping: write for example <<: *defaults",
                 )
 
@@ -293,8 +294,8 @@ class _Builder:
         """Return the key's text. Reports a key that is no text, and returns None."""
         if not isinstance(node, ScalarNode):
             message = "a key must be plain text; put text with {braces} in quotes"
-        elif _UNFIT.search(node.value):
-            message = _IS_UNFIT
+        elif _FORBIDDEN.search(node.value):
+            message = _HAS_FORBIDDEN
         else:
             return str(node.value)
         self._report(path, node.start_mark.line + 1, message)
@@ -312,11 +313,11 @@ class _Builder:
             return node.value
         # The values of variables may be secrets, so `report_lines` hides them.
         self.document.expanded.update(variable_values)
-        if _UNFIT.search(text):
-            self._report(path, line, _IS_UNFIT)
-            return _UNFIT.sub("?", text)
-        # A value without quotes has the style None, or "" in libyaml. `_typed_value` may return a
-        # number for it, such as 2024. Settings of type text need the text as it was written.
+        if _FORBIDDEN.search(text):
+            self._report(path, line, _HAS_FORBIDDEN)
+            return _FORBIDDEN.sub("?", text)
+        # A value without quotes has the style None, or "" in libyaml. It may mean a number, such as
+        # 2024. But settings of type text need the text as it was written.
         if not node.style:
             self.document.texts[path] = text
         return _typed_value(node, text, is_variable=bool(variable_values))
@@ -325,7 +326,7 @@ class _Builder:
         self.document.problems.append(Problem(path, message, line))
 
 
-def _is_implicit(node: Node) -> bool:
+def _has_added_tag(node: Node) -> bool:
     # For dates and ``=`` the parser adds a tag by the rules of YAML 1.1, although the file has
     # none.
     return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED
@@ -336,9 +337,8 @@ def _typed_value(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
 
     ``scalar`` is the node's text with its variables expanded.
     """
-    # With a style the value is quoted or a block, so it is text. The parser chose the tag before
-    # variables were expanded. So the tag of a value with a variable is ignored, and its expanded
-    # text decides.
+    # With a style the value is quoted or a block, so it is text. The tag of a value with a variable
+    # is ignored, because the parser chose the tag before variables were expanded.
     if node.style or (node.tag == _STRING_TAG and not is_variable):
         return scalar
     # An empty variable means empty text, never null.

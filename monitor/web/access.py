@@ -85,8 +85,9 @@ class Access:
 
     def admits(self, certificate: dict[str, object] | None) -> bool:
         """Return whether a client with this verified certificate may connect."""
-        names = alternative_names(certificate)
-        return self.client_names is None or not self.client_names.isdisjoint(names)
+        if self.client_names is None:
+            return True
+        return bool(self.client_names & alternative_names(certificate))
 
 
 def read_access(
@@ -155,9 +156,9 @@ class Credentials:
             costs.add(cost_of(hashed))
         lowest_cost = min(costs, default=_LEAST_COST)
         self._highest_cost = max(costs, default=_LEAST_COST)
-        # A decoy is a hash of a certain cost that no password has. `verify` compares passwords with
-        # decoys only to take time. For a user with a lower cost than the highest, it needs a decoy
-        # of each cost in between.
+        # A decoy is a hash that no password has. `verify` compares passwords with decoys only to
+        # take time. If a user's hash has a lower cost than the highest, `verify` needs a decoy of
+        # each cost from the lower one on.
         self._decoys: dict[int, bytes] = {}
         for cost in range(lowest_cost, self._highest_cost + 1):
             self._decoys[cost] = bcrypt.gensalt(cost) + _NO_DIGEST
@@ -194,7 +195,7 @@ class Credentials:
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
         # For bcrypt, passwords with the same first 72 bytes are equal. So the digest uses only
-        # these bytes, and each user has one digest.
+        # these bytes, and each user has one digest. The length shows where the user's name ends.
         login = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
         return hashlib.blake2b(login, key=self._key, digest_size=32).digest()
 
@@ -211,8 +212,9 @@ class CertificateStore:
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options = options
         self._clock = clock
-        # The stamp is taken first. So if a file changes while it is loaded, it is loaded again.
-        self._loaded_stamp = self._stamp()
+        # The stamp shows whether the files have changed. It is read before the files. So if a file
+        # changes while it is loaded, it is loaded again.
+        self._loaded_stamp = self._read_stamp()
         self._failed_stamp: _Stamp | None = None
         self.refusal: ReloadRefusal | None = None
         """Why changed files are not used. None if the newest files are used."""
@@ -220,7 +222,7 @@ class CertificateStore:
         self._looked_at = clock()
 
     def current(self) -> ssl.SSLContext:
-        """Return the context to use now."""
+        """Return the context. At most once a second, loads the files again if they have changed."""
         now = self._clock()
         if now - self._looked_at >= _LOOK_EVERY_S:
             self._looked_at = now
@@ -232,7 +234,7 @@ class CertificateStore:
 
         Refused files are loaded again each time, but their refusal is logged once.
         """
-        stamp = self._stamp()
+        stamp = self._read_stamp()
         if stamp == self._loaded_stamp:
             # Refused files may have been replaced by the files that are in use.
             self._failed_stamp = self.refusal = None
@@ -258,7 +260,7 @@ class CertificateStore:
         self._context = server_tls_context(self._options)
         self.ends_at = None if ends_at is None else ends_at.timestamp()
 
-    def _stamp(self) -> _Stamp:
+    def _read_stamp(self) -> _Stamp:
         files = (self._options.cert_file, self._options.key_file, self._options.client_ca_file)
         return tuple(_state_of(path) for path in files if path is not None)
 

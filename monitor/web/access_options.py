@@ -14,7 +14,7 @@ _MOST_COST = 16
 
 
 def cost_of(hashed: str) -> int:
-    """Return the cost of a bcrypt hash. Each further step of the cost doubles the work."""
+    """Return the cost of a bcrypt hash. An increase by one doubles the work."""
     return int(hashed[4:6])
 
 
@@ -46,7 +46,7 @@ _UserName = Annotated[
 class TlsOptions(Options):
     """How connections are encrypted, and which certificates clients must show.
 
-    ``key_file`` is a path, because the file is read again later.
+    The files are read again later, so the options contain their paths.
     """
 
     reads_secret_files: ClassVar[bool] = False
@@ -67,16 +67,17 @@ class TlsOptions(Options):
 
     @property
     def is_on(self) -> bool:
-        """Whether connections are encrypted, because at least one option of encryption is set.
+        """Whether connections are encrypted: at least one option of encryption is set.
 
-        `_problems` reports options that are then missing.
+        `_problems` reports other options that are then missing.
         """
-        wants_clients = (
+        has_client_option = (
             self.verifies_certificates
             or self.client_ca_file is not None
             or self.client_allowed_sans is not None
         )
-        return wants_clients or bool(self.model_fields_set & {"cert_file", "key_file"})
+        has_server_option = bool(self.model_fields_set & {"cert_file", "key_file"})
+        return has_client_option or has_server_option
 
     @property
     def verifies_certificates(self) -> bool:

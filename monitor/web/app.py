@@ -146,7 +146,7 @@ def create_app(
     routes = []
     for page in PAGES:
         html = _in_thread(partial(_answer_page, tokens, page, site), threads)
-        as_json = _in_thread(partial(_to_json, page, site), threads)
+        as_json = _in_thread(partial(_answer_json, page, site), threads)
         routes.append(Route(page.path, html, name=page.template))
         routes.append(Route(page.api, as_json, name=page.api))
     # Forms are executed one at a time. Gates have their own threads, so they do not wait for pages.
@@ -189,13 +189,14 @@ def _in_thread(
     async def endpoint(request: Request) -> Response:
         with move_on_after(_PAGE_S):
             return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
+        # This is reached only if the time is over.
         raise SlowPageError(f"no data within {_PAGE_S:g} s: choose a shorter period, or try again")
 
     return endpoint
 
 
 async def _answer_error(site: Site, request: Request, error: MonitorError) -> Response:
-    """Answer with the reason, as JSON or as a page."""
+    """Answer with the reason for the error, as JSON or as a page."""
     reason = str(error)
     if isinstance(error, DatabaseError):
         reason += ". The overview shows the last state."
@@ -232,8 +233,8 @@ def _form_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that executes a form, and then redirects to the page with the form.
 
-    If the form cannot be executed, the endpoint answers with the reason. Forms are executed in
-    these threads.
+    The endpoint executes forms in ``threads``. If a form cannot be executed, it answers with the
+    reason.
     """
 
     async def endpoint(request: Request) -> Response:
@@ -257,14 +258,14 @@ def _form_endpoint(
     return endpoint
 
 
-def _to_json(page: Page, site: Site, request: Request) -> Response:
+def _answer_json(page: Page, site: Site, request: Request) -> Response:
     body = _adapter(page.shows).dump_json(_read_page(page, site, request))
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 
 
 async def _refuse_address(request: Request, error: Exception) -> Response:
-    """Refuse the request. Its address has no route, or the route does not accept its method."""
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this one only
+    """Refuse a request whose address has no route, or whose method the route does not accept."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for this error only
     headers = {**PLAIN_HEADERS, **(error.headers or {})}
     if not request.url.path.startswith("/api/"):
         return PlainTextResponse(error.detail, error.status_code, headers=headers)
@@ -301,8 +302,8 @@ def describe_api() -> dict[str, Any]:
 
 def _describe_page(page: Page) -> dict[str, Any]:
     """Describe the data of the page in OpenAPI."""
-    parameters = [*map(describe_path, re.findall("{([a-z]+)}", page.api))]
-    parameters += describe_query(page.query)
+    path_names = re.findall("{([a-z]+)}", page.api)
+    parameters = [*map(describe_path, path_names), *describe_query(page.query)]
     content = {
         "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
     }
@@ -352,14 +353,14 @@ def _metrics_endpoint(metrics: RenderMetrics) -> Callable[[Request], Awaitable[R
     """Return the endpoint of the metrics page."""
     # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
     threads = CapacityLimiter(_RENDERERS)
-    under_way = CapacityLimiter(_SCRAPES)
+    scrapes = CapacityLimiter(_SCRAPES)
 
-    async def page(request: Request) -> Response:
-        if not under_way.available_tokens:
+    async def endpoint(request: Request) -> Response:
+        if not scrapes.available_tokens:
             return plain_answer(503, "too many scrapes at once", {"Retry-After": "1"})
         accept = request.headers.get("accept", "")
         encoding = request.headers.get("accept-encoding", "")
-        async with under_way:
+        async with scrapes:
             body, headers = await run_sync(
                 metrics,
                 accept,
@@ -369,7 +370,7 @@ def _metrics_endpoint(metrics: RenderMetrics) -> Callable[[Request], Awaitable[R
             )
         return Response(body, headers={**PLAIN_HEADERS, **headers})
 
-    return page
+    return endpoint
 
 
 def _probe_endpoint(
@@ -377,13 +378,13 @@ def _probe_endpoint(
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return an endpoint that answers 200 if the daemon is in this state, and else 503.
 
-    ``find_problem`` returns why the daemon is not in this state, or None if it is. Only clients
-    that are authenticated get this text.
+    ``find_problem`` returns why the daemon is not in this state, or else None. Only authenticated
+    clients get this text.
     """
     # A probe has its own threads, so it does not wait for pages, scrapes and the other probe.
     threads = CapacityLimiter(_PROBE_THREADS)
 
-    async def page(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         problem: str | None = None
         with move_on_after(_HEALTH_S) as time_limit:
             problem = await run_sync(find_problem, limiter=threads, abandon_on_cancel=True)
@@ -395,17 +396,17 @@ def _probe_endpoint(
             return plain_answer(503, f"not {state}")
         return plain_answer(503, f"not {state}: {problem}")
 
-    return page
+    return endpoint
 
 
 def _reload_endpoint(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint that reads the configuration again."""
     threads = CapacityLimiter(1)  # one reload at a time
 
-    async def page(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         require_user(request)
         if await run_sync(reload, limiter=threads):
             return plain_answer(200, "configuration reloaded")
         return plain_answer(500, "not reloaded, the old configuration stays in use: see the log")
 
-    return page
+    return endpoint

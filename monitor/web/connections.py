@@ -26,7 +26,7 @@ class Limits:
     handshake_s: float = 10.0  # limits the TLS handshake
     exchange_s: float = 30.0  # limits a request until its answer was sent
     keep_alive_s: int = 75  # limits an idle connection. Scrapes usually come more often
-    connections: int = 256  # if there are more, one is closed (see `make_room`)
+    connections: int = 256  # if there are more, `abort_surplus` closes one
 
 
 @dataclass(slots=True)
@@ -38,17 +38,17 @@ class Front:
     is_closing: bool = False
     connections: set["Connection"] = field(default_factory=set)
 
-    def make_room(self, newest: "Connection") -> None:
+    def abort_surplus(self, newest: "Connection") -> None:
         """Abort one connection if there are too many.
 
-        Among the connections that are not answering, the one with the lowest
-        `Connection.claim_to_stay` is aborted. If all are answering, the newest one is aborted.
+        This is the connection with the lowest `Connection.claim_to_stay` of the connections that
+        are not answering. If all others are answering, it is the newest one.
         """
         if len(self.connections) <= self.limits.connections:
             return
         others = self.connections - {newest}
-        waiting = [connection for connection in others if not connection.is_answering]
-        aborted = min(waiting, key=attrgetter("claim_to_stay"), default=newest)
+        not_answering = [connection for connection in others if not connection.is_answering]
+        aborted = min(not_answering, key=attrgetter("claim_to_stay"), default=newest)
         aborted.abort()
 
     def end_connections(self) -> None:
@@ -59,9 +59,9 @@ class Front:
 
 
 class Connection(H11Protocol):
-    """One connection. It is in the ASGI state of its requests.
+    """One connection. The ASGI state of each request contains its connection.
 
-    It is aborted if the client sends or reads too slowly, but not while it is idle.
+    A connection is aborted if the client sends or reads too slowly, but not while it is idle.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Connection(H11Protocol):
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
         self._born = self.loop.time()  # decides which of two equal connections is aborted
-        self._deadline = self.loop.call_later(front.limits.exchange_s, self._cut_off)
+        self._deadline = self.loop.call_later(front.limits.exchange_s, self._abort_if_busy)
         # Whether a request or its answer is under way. A new connection is expected to send one.
         self._is_busy = True
         self.is_known = False
@@ -85,17 +85,17 @@ class Connection(H11Protocol):
         # The task of `_encrypt`. None without encryption, and after the handshake.
         self._handshake: asyncio.Task[None] | None = None
         # Bytes of a request that arrived before `_encrypt` had passed the connection to uvicorn.
-        self._early: list[bytes] = []
+        self._early_bytes: list[bytes] = []
 
     def connection_made(  # type: ignore[override]  # uvicorn narrows the type too
         self, transport: asyncio.Transport
     ) -> None:
         """Accept the connection, abort another one if there are too many, and start encryption."""
-        # With TLS, ``_line`` sends the encrypted bytes, and ``_transport`` takes the plain bytes.
-        self._line = transport
+        # With TLS, ``_raw_transport`` sends encrypted bytes, and ``_transport`` takes plain bytes.
+        self._raw_transport = transport
         self._transport = transport
         self._front.connections.add(self)
-        self._front.make_room(self)
+        self._front.abort_surplus(self)
         access = self._front.access
         if self._front.is_closing:
             self.abort()
@@ -113,18 +113,20 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read bytes of a request. Only the first bytes of a request start a new deadline."""
         if self._handshake is not None:
-            self._early.append(data)
+            self._early_bytes.append(data)  # uvicorn gets them after the handshake
             return
-        if not self._is_busy and not self._unsent:
+        is_new_request = not self._is_busy and not self._unsent
+        if is_new_request:
             self._restart_deadline()
         self._is_busy = True
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
+        """Cancel the deadline, and remove the connection from the server's connections."""
         self._deadline.cancel()
         self._front.connections.discard(self)
-        if self._handshake is None and self.transport is not None:
+        is_at_uvicorn = self._handshake is None and self.transport is not None
+        if is_at_uvicorn:
             super().connection_lost(exc)
 
     def begin_answer(self) -> None:
@@ -149,7 +151,7 @@ class Connection(H11Protocol):
     def abort(self) -> None:
         """End the connection at once."""
         self._front.connections.discard(self)
-        self._line.abort()  # a TLS transport cannot abort after it was closed twice
+        self._raw_transport.abort()  # a TLS transport cannot abort after it was closed twice
 
     @property
     def certificate(self) -> dict[str, object] | None:
@@ -174,19 +176,20 @@ class Connection(H11Protocol):
     @property
     def _unsent(self) -> int:
         """The number of bytes that are not sent yet."""
-        size = self._line.get_write_buffer_size()
-        if self._transport is not self._line and not self._transport.is_closing():
+        size = self._raw_transport.get_write_buffer_size()
+        has_tls = self._transport is not self._raw_transport
+        if has_tls and not self._transport.is_closing():
             size += self._transport.get_write_buffer_size()
         return size
 
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
         """Do the TLS handshake. If it fails or the client is not admitted, end the connection."""
-        line = self._line
+        raw = self._raw_transport
         encrypted = None
-        if not line.is_closing():  # on a closed connection start_tls would wait forever
+        if not raw.is_closing():  # on a closed connection start_tls would wait forever
             with suppress(OSError):  # includes ssl.SSLError and TimeoutError
                 encrypted = await self.loop.start_tls(
-                    line,
+                    raw,
                     self,
                     context,
                     server_side=True,
@@ -207,16 +210,16 @@ class Connection(H11Protocol):
         self._handshake = None
         self._transport = encrypted
         super().connection_made(encrypted)
-        for data in self._early:
+        for data in self._early_bytes:
             self.data_received(data)
-        self._early.clear()
+        self._early_bytes.clear()
 
     def _restart_deadline(self) -> None:
         """Give the current request and its answer the full time."""
         self._deadline.cancel()
-        self._deadline = self.loop.call_later(self._front.limits.exchange_s, self._cut_off)
+        self._deadline = self.loop.call_later(self._front.limits.exchange_s, self._abort_if_busy)
 
-    def _cut_off(self) -> None:
+    def _abort_if_busy(self) -> None:
         """End the connection at its deadline, unless it is idle."""
         if self._is_busy or self._unsent:
             self.abort()

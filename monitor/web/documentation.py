@@ -62,7 +62,7 @@ class Documentation:
         return path != "" and f"{path}/index.html" in self.files
 
     def read(self, path: str) -> File | None:
-        """Return the file at this path, or None. The path may lack its ending .html."""
+        """Return the file at this path, or None. The path need not end with .html."""
         for name in (path, f"{path}.html", f"{path}index.html"):
             file = self.files.get(name)
             if file is not None:

@@ -103,14 +103,17 @@ def _is_same_origin(headers: Headers) -> bool:
     sends the address of the page's site (Origin). Other clients send neither header.
     """
     relation = headers.get("sec-fetch-site")
-    origin = headers.get("origin")
     if relation is not None:
         return relation == "same-origin"
-    return origin is None or origin.partition("://")[2] == headers.get("host")
+    origin = headers.get("origin")
+    if origin is None:
+        return True
+    _, _, origin_host = origin.partition("://")
+    return origin_host == headers.get("host")
 
 
 async def read_form(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form. Raises ConfigError if it is too large."""
+    """Return the fields of a form. Raises ConfigError if the form is too large."""
     body = b""
     async for part in request.stream():
         body += part
@@ -144,15 +147,15 @@ def execute_form(site: Site, form: Form) -> str:
     action = form.fields.get("do", "")
     silence_id = form.fields.get("silence", "")
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
-    signed = Signature(author=form.user, comment=comment, at=now)
+    signature = Signature(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
         return start.incident == form.incident
 
     if action == "silence":
-        return _store_silence(site, form, signed)
+        return _store_silence(site, form, signature)
     if action in ("acknowledge", "resolve"):
-        changes = change_firing(alerts, is_of_incident, signed, ends=action == "resolve")
+        changes = change_firing(alerts, is_of_incident, signature, ends=action == "resolve")
         is_done = bool(changes)
     elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
         is_done = alerts.expire_silence(int(silence_id), now=now)
@@ -161,20 +164,20 @@ def execute_form(site: Site, form: Form) -> str:
     return action if is_done else "nothing"
 
 
-def _store_silence(site: Site, form: Form, signed: Signature) -> str:
+def _store_silence(site: Site, form: Form, signature: Signature) -> str:
     """Store the silence of the form. Returns ``silence``, ``unmatched`` or ``nothing``.
 
     Raises ConfigError if a field is wrong.
     """
     try:
-        ends_at = signed.at + parse_duration(form.fields.get("for", ""))
+        ends_at = signature.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"the duration of the silence is wrong: {error}") from None
     lines = form.fields.get("matchers", "").splitlines()
     matchers = [line for line in lines if line.strip()]
-    silence = make_silence(matchers, signed, starts_at=signed.at, ends_at=ends_at)
-    # A browser may send a form twice. The second one changes nothing, because it finds the silence
-    # of the first one: forms are executed one at a time, by the process that showed them.
+    silence = make_silence(matchers, signature, starts_at=signature.at, ends_at=ends_at)
+    # A browser may send a form twice. Forms are executed one at a time, so the second one finds the
+    # silence of the first one, and changes nothing.
     alerts = site.store.alerts
     for stored in alerts.silences(ending_after=form.shown_at):
         if (
@@ -213,9 +216,8 @@ FAILURE = {
 def describe_failures(failures: Mapping[str, str]) -> dict[str, Any]:
     """Describe the error answers of a route in OpenAPI, by status.
 
-    They are the route's own ``failures``, which have the meaning of each status, and the answers
-    that every route can return (`SERVER_ANSWERS`). If both have a status, the meaning for every
-    route is used.
+    ``failures`` has the meaning of each status that only this route returns. `SERVER_ANSWERS`, the
+    answers of every route, are added.
     """
     as_json = {"application/json": {"schema": {"$ref": "#/components/schemas/Failure"}}}
     # Errors that occur before the server reads the address are answered in plain text.
@@ -309,8 +311,7 @@ def answer_gate(site: Site, request: Request) -> Response:
 def describe_gate() -> dict[str, Any]:
     """Describe the gate in OpenAPI, with the same operation for GET and POST.
 
-    The methods differ only in the default of the option ``verdict``. A POST has the default
-    ``safe``. A GET has none. The description of the option says so.
+    The methods differ only in the default of the option ``verdict``, as its description says.
     """
     failures = {
         "400": "An option is unknown, missing or cannot be read.",
@@ -321,7 +322,7 @@ def describe_gate() -> dict[str, Any]:
         ),
     }
     responses = describe_failures(failures)
-    # The content is copied, because other statuses have the same dict.
+    # This makes a new dict, because other statuses share the old one.
     responses["409"]["content"] = responses["409"]["content"] | _AS_TEXT
     answer = {"application/json": {"schema": {"type": "object"}}, **_AS_TEXT}
     responses["200"] = {

@@ -107,7 +107,7 @@ class WebServer:
 
     @property
     def url(self) -> str:
-        """The address of the server, without a slash at the end. The start replaces port 0."""
+        """The address of the server, without a slash at the end. The start replaces the port 0."""
         return f"{self._front.access.scheme}://{_address(self._host, self._port)}"
 
     @property
@@ -120,11 +120,11 @@ class WebServer:
         """Whether the server's thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
-    def follow(self, access: Access) -> None:
-        """Use this access now. If its TLS options differ, connections end after their answers."""
-        is_changed = access.tls != self._front.access.tls
+    def use_access(self, access: Access) -> None:
+        """Use this access now. If its TLS options are new, connections end after their answers."""
+        is_tls_changed = access.tls != self._front.access.tls
         self._front.access = access
-        if is_changed:
+        if is_tls_changed:
             self._front.end_connections()
 
     def stop(self, timeout_s: float = 5.0) -> None:
@@ -136,7 +136,7 @@ class WebServer:
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
         self._front.is_closing = True
-        # This is needed because uvicorn ends no connection during its TLS handshake.
+        # uvicorn ends no connection during the TLS handshake, so such connections are ended here.
         self._front.end_connections()
         if self._thread is not None:
             self._thread.join(timeout_s)
@@ -167,7 +167,7 @@ def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens on this address. Raises ConfigError if this is impossible."""
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family = addresses[0][0]
+        family, *_ = addresses[0]
         is_dual_stack = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server(
             (host, port),
@@ -194,13 +194,13 @@ def _address(host: str, port: int) -> str:
 class RequestGuard:
     """Passes requests to the application if the client may send them.
 
-    Passwords are verified in a thread of their own, so that wrong ones do not delay other requests.
+    Another thread verifies passwords, so that wrong passwords do not delay other requests.
     """
 
     def __init__(self, app: ASGIApp, front: Front) -> None:
         self._app = app
         self._front = front
-        self._thread = CapacityLimiter(1)
+        self._password_thread = CapacityLimiter(1)
         self._waiting: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -212,7 +212,7 @@ class RequestGuard:
         try:
             refusal = await self._find_refusal(self._front.access, scope)
             connection.is_known |= scope[IS_AUTHENTICATED]
-            answer = self._app if refusal is None else refusal
+            answer = refusal or self._app
             await answer(scope, receive, send)
         finally:
             connection.end_answer()
@@ -229,13 +229,13 @@ class RequestGuard:
         refusal = await self._identify(access.credentials, scope)
         if refusal is not None:
             return refusal
-        # Browsers always send the header Host. `answers_to` protects browsers only, so a program
-        # that leaves it out is answered like one that asks for localhost.
+        # `answers_to` protects only browsers, which always send the header Host. A request without
+        # this header is from another program, and is answered like a request for localhost.
         host = Headers(scope=scope).get("host", "localhost")
         if access.answers_to(host):
             return None
-        # A page of another site may have sent this request. So only addresses that answer to any
-        # host are answered, and a probe's answer gives no details.
+        # A page of another site may have sent this request. So only the addresses of `ANY_HOST` are
+        # answered, and a probe's answer gives no details.
         if scope["path"] in PROBES:
             scope[IS_AUTHENTICATED] = False
         if ANY_HOST.fullmatch(scope["path"]):
@@ -245,8 +245,8 @@ class RequestGuard:
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         """Find out who the client is. Sets `IS_AUTHENTICATED` and `CLIENT_NAME`, and returns None.
 
-        Returns a refusal if the credentials are missing or wrong, or if too many wait. A probe
-        needs no credentials. If it sends none, nothing is set.
+        Returns a refusal if the credentials are missing or wrong, or if too many clients wait. If a
+        probe sends no credentials, nothing is set, and it is not refused.
         """
         if not credentials:
             scope[IS_AUTHENTICATED] = True
@@ -254,13 +254,15 @@ class RequestGuard:
         values = [value for name, value in scope["headers"] if name == b"authorization"]
         if not values and scope["path"] in PROBES:
             return None
-        login = _read_basic(values[0]) if len(values) == 1 else None
+        login = None
+        if len(values) == 1:
+            login = _read_basic(values[0])
         if login is None:
             return _unauthorized()
         if not credentials.remembers(*login):
             address, _ = scope.get("client") or ("", 0)
-            has_many = self._waiting.total() >= _MOST_WAITING
-            if has_many or self._waiting[address] >= _MOST_WAITING_OF_ONE:
+            too_many_wait = self._waiting.total() >= _MOST_WAITING
+            if too_many_wait or self._waiting[address] >= _MOST_WAITING_OF_ONE:
                 return plain_answer(503, "too many passwords to verify", {"Retry-After": "1"})
             if not await self._verify(credentials, login, address):
                 return _unauthorized()
@@ -281,7 +283,7 @@ class RequestGuard:
             return await run_sync(
                 credentials.verify,
                 *login,
-                limiter=self._thread,
+                limiter=self._password_thread,
                 abandon_on_cancel=True,
             )
         finally:
@@ -301,7 +303,7 @@ def _unauthorized() -> Response:
 
 
 def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
-    """Return user and password of a header ``Authorization``. None if it is not valid Basic."""
+    """Return user and password in a header ``Authorization``. None if it is not a valid one."""
     scheme, _, coded = header.strip().partition(b" ")
     try:
         login = base64.b64decode(coded.strip(), validate=True)

@@ -137,7 +137,7 @@ def test_wrong_passwords_wait_in_one_thread_four_of_an_address_and_those_known_d
         assert slow.begun.acquire(timeout=60)
         assert site.status("/metrics", KIM) == 200
         assert site.status("/-/healthy") == 200
-        site.server.follow(access_of(old=site.server.access, basic_auth_users=users))
+        site.server.use_access(access_of(old=site.server.access, basic_auth_users=users))
         assert site.status("/metrics", KIM) == 200
 
         slow.release.set()

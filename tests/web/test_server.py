@@ -164,7 +164,7 @@ def test_an_idle_connection_outlives_the_deadline_and_is_used_again(client):
         assert _is_answered(raw)
         (connection,) = client.server._front.connections
         wait_for(lambda: not connection._is_busy, "the end of the exchange")
-        connection.loop.call_soon_threadsafe(connection._cut_off)  # the deadline has come
+        connection.loop.call_soon_threadsafe(connection._abort_if_busy)  # the deadline has come
         assert _is_answered(raw)
 
 

@@ -234,13 +234,13 @@ def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_conne
     with serving(access=access_of()) as site, closing(site.connect()) as regular:
         assert page_by(regular) == b"page\n"
 
-        site.server.follow(access_of(tls_server_config=tls_of(keys.server)))
+        site.server.use_access(access_of(tls_server_config=tls_of(keys.server)))
 
         assert regular.sock.recv(1) == b""
         assert not is_let_in(site)
         site.tls = keys.authority.client_context()
         assert is_let_in(site)
-        site.server.follow(Access())
+        site.server.use_access(Access())
         site.tls = None
         assert site.status("/metrics") == 200
 

@@ -337,7 +337,7 @@ class Daemon:
             # All parts of the new configuration are open now, so it replaces the old one.
             old = self._in_force.wiring
             self._in_force.wiring = new
-            self._web.follow(access)
+            self._web.use_access(access)
             self._put_in_force()
             self._refusal = None
         self._on_reload(new.settings)

@@ -140,7 +140,7 @@ class AlertPage:
 
 
 def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
-    """Return the page of all incidents that the filters in the query select."""
+    """Return the page of incidents that the filters in the query select."""
     now = site.clock.now()
     pages = site.store.pages
     incident_filter, state = _read_filter(query.chosen)
@@ -201,12 +201,17 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     """Return the incidents with these starts, in the same order."""
     if not starts:
         return ()
-    firing = {state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)}
-    by_incident: dict[str | None, list[Transition]] = {start.key: [] for start in starts}
+    states = site.store.alerts.states(state=State.FIRING)
+    states_by_key = {state.dedup_key: state for state in states}
+    changes_by_incident: dict[str | None, list[Transition]] = {start.key: [] for start in starts}
     for change in site.store.pages.incident_changes([start.key for start in starts]):
-        by_incident[change.incident].append(change)
-    # The changes of an incident may have been deleted since its start was read.
-    return tuple(_make_incident(changes, firing) for changes in by_incident.values() if changes)
+        changes_by_incident[change.incident].append(change)
+    incidents = []
+    for changes in changes_by_incident.values():
+        # The changes of an incident may have been deleted since its start was read.
+        if changes:
+            incidents.append(_make_incident(changes, states_by_key))
+    return tuple(incidents)
 
 
 def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
@@ -218,13 +223,11 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
         raise AbsentPageError(f"no incident {key}: it never existed, or its data has expired")
     now = site.clock.now()
     comparison = transitions[0].comparison
-    firing = {}
+    firing: dict[str | None, AlertState] = {}
     for state in site.store.alerts.states(comparison, state=State.FIRING):
         if state.incident == key:
             firing[state.dedup_key] = state
-    firing_starts = [
-        change for change in transitions if change.is_start and change.dedup_key in firing
-    ]
+    firing_starts = _find_starts(transitions, firing)
     silences = []
     for silence in site.store.alerts.silences(ending_after=now):
         if any(is_silenced(silence, start) for start in firing_starts):
@@ -250,18 +253,26 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
 
 
 def read_firing_incident(site: Site, latest: LatestRun, key: str) -> Incident | None:
-    """Return a firing incident with what to do about it. None if its changes were deleted."""
+    """Return a firing incident with advice what to do. None if its changes were deleted."""
     changes = site.store.pages.incident(key).transitions
     firing: dict[str | None, AlertState] = {}
     for state in latest.states:
         if state.state is State.FIRING and state.incident == key:
             firing[state.dedup_key] = state
-    starts = [change for change in changes if change.is_start and change.dedup_key in firing]
+    starts = _find_starts(changes, firing)
     if not starts:
         return None
     if not site.is_reachable:
+        # The links to runbooks would lead to a machine that readers cannot reach.
         starts = [replace(start, runbook_url=None) for start in starts]
     return _add_advice(_make_incident(changes, firing), starts, latest)
+
+
+def _find_starts(
+    changes: Sequence[Transition], firing: Mapping[str | None, AlertState]
+) -> list[Transition]:
+    """Return the starts of the alerts that still fire. ``firing`` has dedup keys as its keys."""
+    return [change for change in changes if change.is_start and change.dedup_key in firing]
 
 
 def _add_advice(
@@ -306,12 +317,11 @@ def read_ended(site: Site, end: Transition) -> Incident | None:
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
-    """Return the newest messages, newest first. Receivers of the same changes got one message.
+    """Return the messages of the newest `_MOST_MESSAGES` groups of answers, newest first.
 
-    The messages are those of the newest `_MOST_MESSAGES` groups of answers. A group has the answers
-    about the same changes.
+    A group has the answers of all receivers about the same changes.
     """
-    # The answers are in the order in which they came, and so are the groups of answers.
+    # The answers, and thus also the groups, are in the order in which they came.
     answers_by_changes: dict[tuple[int, ...], list[ReceiverAnswer]] = {}
     for answer in history.answers:
         # A delivery that is SENT with a reason needed no message, and the reason says why.
@@ -334,12 +344,12 @@ def _compose_again(
     positions: Sequence[int],
     at: datetime,
 ) -> Iterator[Message]:
-    """Yield the messages that were sent at this time, to show them again.
+    """Yield the messages that were sent at this time about the changes at these positions.
 
-    They are about the changes at these positions. ``changes`` are all changes of the incident, in
-    the order in which they were stored. Receivers get them in this order.
+    ``changes`` are all changes of the incident, in the order in which they were stored. Receivers
+    get changes in this order.
     """
-    # The receivers got these starts before the message. Those of alerts that ended are included,
+    # The receivers got these starts before the message. Starts of ended alerts are included,
     # because receivers that show texts get no ends before the incident is over.
     earlier_starts = tuple(change for change in changes[: min(positions)] if change.is_start)
     past = [change for change in changes if change.at <= at]
@@ -367,9 +377,9 @@ def _make_incident(
 ) -> Incident:
     """Make an incident from its changes. The changes may have any order, and contain duplicates.
 
-    ``firing`` has the states of firing alerts by dedup key. It may have other incidents' alerts.
+    ``firing`` has the states of firing alerts by dedup key, perhaps also of other incidents.
     """
-    # Without starts, which may have been deleted, the other changes say what the incident is.
+    # The starts may have been deleted. Then the other changes describe the incident.
     starts = [change for change in changes if change.is_start] or list(changes)
     first = min(starts, key=attrgetter("at"))
     firing_states = [firing[change.dedup_key] for change in changes if change.dedup_key in firing]

@@ -124,9 +124,12 @@ class ComparisonPage(Course):
 
     @property
     def lead_elsewhere(self) -> AlertState | None:
-        """The leading firing alert, if it judges another value than the chart shows."""
+        """The most important firing alert, if it judges another value than the chart shows."""
         lead = self.firing_incident.lead if self.firing_incident else None
-        if lead is None or (lead.metric, lead.statistic) == (self.metric, "mean"):
+        if lead is None:
+            return None
+        is_in_chart = (lead.metric, lead.statistic) == (self.metric, "mean")
+        if is_in_chart:
             return None
         for state in self.alert_states:
             is_lead = (state.alert, state.segment) == (lead.alert, lead.segment)
@@ -155,10 +158,12 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
         firing_incident = read_firing_incident(site, latest, incident)
     if firing_incident is not None:
         lead = firing_incident.lead
-    grid = _read_grid(site, configured.family if configured else name)
+    family = name if configured is None else configured.family
+    # The name of a family may have no run, but its page shows the grid.
+    grid = _read_grid(site, family)
+    reason = None if grid else "no run has ended yet"
     quiet = [state for state in states if state.state is State.QUIET]
     quiet.sort(key=attrgetter("is_judged"))
-    # A name of a family without a run of its own shows the grid of the family.
     page = extend(
         ComparisonPage,
         _read_course(site, query, latest, lead),
@@ -166,7 +171,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
         grid=grid,
         firing=firing,
         firing_incident=firing_incident,
-        reason=None if grid else "no run has ended yet",
+        reason=reason,
         alert_states=tuple(state for state in states if state.state is not State.QUIET),
         quiet_states=tuple(quiet[:MOST_QUIET]),
         more_quiet=max(0, len(quiet) - MOST_QUIET),
@@ -214,36 +219,36 @@ def _choose_series(
     lead: Transition | None,
     period: str,
 ) -> Choice:
-    """Choose the metric and the segment: those in the query, if the newest run measured them.
+    """Choose the metric and the segment in the query, if the newest run measured them.
 
-    Otherwise the metric is that of the leading firing alert (``lead``), or else the newest run's
-    leading metric. The segment is that of `_opening_segment`.
+    Otherwise choose the metric of ``lead``, the most important firing alert, or else the newest
+    run's leading metric. `_default_segment` chooses the segment.
     """
     name = query.path["name"]
     configured = site.comparison(name)
     summaries: Sequence[Summary] = ()
     explanation = None
-    opening_metric = None
+    default_metric = None
     if latest is not None:
         summaries = latest.summaries  # a failed run has none
         explanation = latest.explanation
-        opening_metric = latest.leading_metric
+        default_metric = latest.leading_metric
     metrics = tuple(dict.fromkeys(summary.metric for summary in summaries))
     if not metrics and configured:
         metrics = configured.measuring.metrics
     if lead is not None and lead.metric in metrics:
-        opening_metric = lead.metric
-    if opening_metric is None:
-        opening_metric = next(iter(metrics), None)
+        default_metric = lead.metric
+    if default_metric is None:
+        default_metric = next(iter(metrics), None)
     metric = query.chosen.get("metric")
     if metric not in metrics:
-        metric = opening_metric
+        metric = default_metric
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
     blamed = _blamed_segment(explanation, segments)
     alert_of_drop = find_rule_on_drop(configured, metric)
     segment = query.chosen.get("segment")
     if segment not in segments:
-        segment = _opening_segment(alert_of_drop, blamed, _states_of(latest))
+        segment = _default_segment(alert_of_drop, blamed, _states_of(latest))
     return Choice(
         comparison=name,
         metric=metric,
@@ -264,7 +269,7 @@ def _read_course(
     choice = _choose_series(site, query, latest, lead, period)
     name = choice.comparison
     segment = choice.segment
-    metric = choice.metric or ""  # without a metric the run measured nothing
+    metric = choice.metric or ""  # empty if the run measured nothing
     configured = site.comparison(name)
     pages = site.store.pages
     points = pages.series(
@@ -274,7 +279,7 @@ def _read_course(
         until=until,
         max_points=MOST_CHART_POINTS,
     )
-    # Histograms and coverage are shown for at most `_MOST_DETAILED_RUNS` runs.
+    # Histograms and coverage are shown for every run, or else for every second, third or later one.
     step = max(1, math.ceil(len(points) / _MOST_DETAILED_RUNS))
     slots = {point.run_id: point.slot for point in points[::step]}
     histograms = {}
@@ -299,8 +304,8 @@ def _read_course(
         limits=tuple(_fixed_limits(configured, metric)),
         spans=tuple(span for span in spans if span.started_at <= until),
         silences=tuple(silences),
-        distribution=_in_time(histograms, slots),
-        coverage=_in_time(pages.coverage([*slots], segment), slots),
+        distribution=_with_slots(histograms, slots),
+        coverage=_with_slots(pages.coverage([*slots], segment), slots),
         segment_means=tuple(segment_means[:MOST_SEGMENT_MEANS]),
         more_segments=max(0, len(segment_means) - MOST_SEGMENT_MEANS),
     )
@@ -315,18 +320,18 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     )
     # A gap between the arms rises if the arms drift apart, and similarity falls.
     derived, _ = parse_derived(choice.metric)
-    change = _rise_of_mean if derived in GAPS else _fall_of_mean
+    worsening = _rise_of_mean if derived in GAPS else _fall_of_mean
     parts = [each for each in means if each.segment != ALL]
-    parts.sort(key=change, reverse=True)
+    parts.sort(key=worsening, reverse=True)
     return parts
 
 
-def _in_time(
+def _with_slots(
     values: Mapping[int, _ValueT], slots: Mapping[int, datetime]
 ) -> tuple[tuple[datetime, _ValueT], ...]:
-    """Return the slots and values of runs, in the order of ``slots``. Both are given by run id.
+    """Return the slot and the value of each run that has a value, in the order of ``slots``.
 
-    Runs without a value are left out.
+    The keys of both mappings are ids of runs.
     """
     return tuple((slot, values[run_id]) for run_id, slot in slots.items() if run_id in values)
 
@@ -353,11 +358,8 @@ def _blamed_segment(explanation: Explanation | None, segments: Sequence[str]) ->
     return explanation.segment if explanation.segment in segments else None
 
 
-def _opening_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
-    """Return the segment to show first.
-
-    It is the blamed segment if the alert fires only in segments, and otherwise all users.
-    """
+def _default_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
+    """Return the blamed segment if the alert fires only in segments, and otherwise `all`."""
     firing_segments = set()
     for state in states:
         if state.alert == alert and state.state is State.FIRING:
@@ -390,7 +392,7 @@ def _choose_time(
 def _usual_period(latest: LatestRun | None) -> str:
     """Return the period to show first: a week, or more if the comparison runs rarely.
 
-    It is the shortest of ``7d``, ``30d`` and ``1y`` in which about `_USUAL_RUNS` runs fit.
+    It is the shortest of ``7d``, ``30d`` and ``1y`` that contains about `_USUAL_RUNS` runs.
     """
     slots = [slot for slot, _ in latest.recent] if latest is not None else []
     if len(slots) <= 1:
@@ -404,10 +406,11 @@ def _usual_period(latest: LatestRun | None) -> str:
 
 
 def _find_marks(points: Sequence[SeriesPoint]) -> Iterator[tuple[datetime, str]]:
-    """Yield the slot of each run before which settings or models changed, and the changes."""
+    """Yield the slot of each run with other settings or models than the run before, and a text."""
     for point_before, point in pairwise(points):
         changes = write_changes(point_before, point.slot, point.config_hash, point.k, point.models)
-        if label := "; ".join(changes):
+        label = "; ".join(changes)
+        if label:
             yield point.slot, label
 
 
@@ -425,13 +428,14 @@ def _fall_of_mean(part: SegmentMeans) -> float:
     earlier_means = sorted(mean for mean in earlier if mean is not None)
     if not earlier_means or newest is None:
         return -1.0
-    return earlier_means[len(earlier_means) // 2] - newest
+    median = earlier_means[len(earlier_means) // 2]
+    return median - newest
 
 
 def _rise_of_mean(part: SegmentMeans) -> float:
     """Return how far the newest mean is above the median of the earlier means. -1 if unknown."""
-    means = tuple(None if mean is None else -mean for mean in part.means)
-    return _fall_of_mean(replace(part, means=means))
+    negated_means = tuple(None if mean is None else -mean for mean in part.means)
+    return _fall_of_mean(replace(part, means=negated_means))
 
 
 def alert_spans(
@@ -439,27 +443,25 @@ def alert_spans(
     states: Iterable[AlertState],
     since: datetime,
 ) -> tuple[AlertSpan, ...]:
-    """Return when alerts fired after ``since``: first the ended alerts, then those that still fire.
+    """Return when alerts fired after ``since``: first ended alerts, then alerts that still fire.
 
     ``changes`` are the starts and ends after ``since``, the oldest first. ``states`` are the
-    current states.
+    current states. An alert whose start is not among the changes started before ``since``.
     """
-    lasting = {}
+    still_firing = {}
     ended = []
     for change in changes:
         alert = (change.alert, change.segment)
         if change.is_start:
-            lasting[alert] = _span(change, change.slot)
+            still_firing[alert] = _span(change, change.slot)
         else:
-            # If the start is not among the changes, it was before ``since``.
-            span = lasting.pop(alert, None) or _span(change, since)
+            span = still_firing.pop(alert, None) or _span(change, since)
             ended.append(replace(span, ended_at=change.slot))
     for state in states:
         if state.state is State.FIRING:
-            # If the start is not among the changes, it was before ``since``.
             span = _span(state, state.since)
-            lasting.setdefault((state.alert, state.segment), span)
-    return (*ended, *lasting.values())
+            still_firing.setdefault((state.alert, state.segment), span)
+    return (*ended, *still_firing.values())
 
 
 def _span(firing: Transition | AlertState, started_at: datetime) -> AlertSpan:

@@ -81,7 +81,8 @@ def read_overview_page(site: Site, _: PageRequest | None = None) -> Overview:
     now = site.clock.now()
     daemon = site.state()
     reason = "no run has ended yet"
-    if daemon is not None and daemon.away is not None and daemon.away.read_at is None:
+    away = None if daemon is None else daemon.away
+    if away is not None and away.read_at is None:
         reason = "not read from the database yet"
     configured = site.comparisons()
     rows = {}
@@ -91,6 +92,7 @@ def read_overview_page(site: Site, _: PageRequest | None = None) -> Overview:
         row = _cached_row(site, latest, configured.get(latest.comparison))
         age = now - latest.slot
         rows[latest.comparison] = replace(row, age_s=age.total_seconds())
+    # Delete cached rows of comparisons that do not exist any more.
     for removed in site.rows.keys() - rows.keys():
         site.rows.pop(removed, None)
     counts = dict.fromkeys(map(str, ComparisonState), 0)
@@ -110,9 +112,9 @@ def _rank_of_row(row: ComparisonRow) -> tuple[int, int, int, str]:
 
 
 def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
-    """Return the row of `_new_row`. It is cached, because thousands of states take long."""
+    """Return the row of `_new_row` from a cache, because thousands of alert states take long."""
     entry = site.rows.get(latest.comparison)
-    # The row is made again for another run, and after a reload of the configuration.
+    # Make the row again after another run, and after a reload of the configuration.
     if entry is None or entry.latest is not latest or entry.configured is not configured:
         entry = CachedRow(latest, configured, _new_row(latest, configured))
         site.rows[latest.comparison] = entry
@@ -157,7 +159,8 @@ def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
 def list_firing(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     """Return one `Firing` for each alert that fires in at least one segment.
 
-    The most severe alert comes first. Alerts of one severity that fire for all users come first.
+    The most severe alert comes first. Of alerts with the same severity, alerts that fire for all
+    users come first.
     """
     firing_states = [state for state in states if state.state is State.FIRING]
     # The state of the segment ``all`` comes first. The other states follow, oldest first.
@@ -199,7 +202,7 @@ def state_of(latest: LatestRun) -> ComparisonState:
         return ComparisonState.NO_DATA
     if State.PENDING in states:
         return ComparisonState.PENDING
-    # Each rule that learns has an expectation. It has no value until the rule has learned one.
+    # Each rule that learns has an expectation, which is None until the rule has learned enough.
     expected = [each.expected for each in latest.expectations if each.segment == ALL]
     if expected and all(value is None for value in expected):
         return ComparisonState.LEARNING
@@ -209,16 +212,14 @@ def state_of(latest: LatestRun) -> ComparisonState:
 def find_rule_on_drop(configured: Comparison | None, metric: str | None) -> str | None:
     """Return the alert's name of the first rule with ``learned: drop`` on the metric's mean.
 
-    None if there is no such rule, or if the comparison is not configured any more.
+    Returns None if there is no such rule, or if the comparison is not configured any more.
     """
     if configured is None:
         return None
     for rule in configured.judging.similarity_rules:
-        if (
-            rule.subject == (metric, "mean")
-            and isinstance(rule.limit, LearnedLimit)
-            and rule.limit.learning == Learning.DROP
-        ):
+        limit = rule.limit
+        learns_drop = isinstance(limit, LearnedLimit) and limit.learning == Learning.DROP
+        if learns_drop and rule.subject == (metric, "mean"):
             return rule.alert
     return None
 

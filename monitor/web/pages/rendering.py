@@ -71,13 +71,14 @@ def series_chart(page: ComparisonPage) -> Markup:
         note = f"{show_instant(run.slot)}: {show_number(run.mean)}"
         if run.status != "ok":
             note += f" ({run.status})"
+        is_below_normal = run.low is not None and run.mean is not None and run.mean < run.low
         points.append(
             Point(
                 at=run.slot,
                 value=run.mean,
                 note=note,
                 link=addresses.run_url(page.comparison, run.slot),
-                is_marked=run.low is not None and run.mean is not None and run.mean < run.low,
+                is_marked=is_below_normal,
                 low=run.low,
                 high=run.high,
                 expected=run.expected,
@@ -131,11 +132,14 @@ def coverage_chart(page: ComparisonPage) -> Markup:
     shares: dict[str, list[float]] = {}
     legend = []
     for number, arm_and_reason in enumerate(sorted(arms_and_reasons)):
-        by_run = [row.users_by_reason.get(arm_and_reason, 0) / max(1, row.asked) for row in rows]
+        shares_by_run = []
+        for row in rows:
+            users = row.users_by_reason.get(arm_and_reason, 0)
+            shares_by_run.append(users / max(1, row.asked))
         name = ": ".join(arm_and_reason)
-        shares[name] = by_run
+        shares[name] = shares_by_run
         key_class = f"key s{number % _COLORS}"
-        legend.append(element("span", f"{name}, {by_run[-1]:.1%} now", class_=key_class))
+        legend.append(element("span", f"{name}, {shares_by_run[-1]:.1%} now", class_=key_class))
     label = "users without a list, or with an imperfect one"
     chart = draw_stack(slots, shares, label=label)
     if not chart:
@@ -144,19 +148,19 @@ def coverage_chart(page: ComparisonPage) -> Markup:
 
 
 def drop_chart(explanation: Explanation) -> Markup:
-    """Draw how each cause changed the distance between the arms, from before to now."""
+    """Draw how much each cause changed the distance between the arms' lists."""
     if explanation.before is None:
         return Markup()
-    pieces = []
+    steps = []
     for cause in explanation.causes:
         figure = f"{cause.amount:+.4f}"
-        pieces.append(Bar(name=str(cause.part), amount=cause.amount, figure=figure))
-    before = _total("distance before", explanation.before)
-    now = _total("distance now", explanation.now)
-    return draw_waterfall(before, pieces, now, label="the drop, piece by piece")
+        steps.append(Bar(name=str(cause.part), amount=cause.amount, figure=figure))
+    before = _total_bar("distance before", explanation.before)
+    now = _total_bar("distance now", explanation.now)
+    return draw_waterfall(before, steps, now, label="the drop, piece by piece")
 
 
-def _total(name: str, amount: float) -> Bar:
+def _total_bar(name: str, amount: float) -> Bar:
     return Bar(name=name, amount=amount, figure=show_number(amount), kind="total")
 
 
@@ -167,13 +171,18 @@ def segment_chart(explanation: Explanation) -> Markup:
     """
     if not explanation.falls:
         return Markup()
-    dimension, _, _ = explanation.falls[0].segment.partition("=")
-    leading = [fall for fall in explanation.falls if fall.segment.partition("=")[0] == dimension]
+    dimension = _dimension_of(explanation.falls[0].segment)
+    falls = [fall for fall in explanation.falls if _dimension_of(fall.segment) == dimension]
     bars = []
-    for fall in leading[:_MOST_SEGMENTS]:
+    for fall in falls[:_MOST_SEGMENTS]:
         figure = f"{fall.total:+.4f}, {fall.share:.0%} of users"
         bars.append(Bar(name=fall.segment, amount=fall.total, figure=figure))
     return draw_bars(bars, label=f"what each {dimension} adds to the drop")
+
+
+def _dimension_of(segment: str) -> str:
+    dimension, _, _ = segment.partition("=")
+    return dimension
 
 
 def user_chart(
@@ -218,25 +227,25 @@ def _write_table(
     caption: str = "",
     kind: str = "",
 ) -> Markup:
-    """Return a table as HTML. It is made here, because a template would take four times as long.
+    """Return a table as HTML. A template would take four times as long as this function.
 
     If the name of a column ends with ``>``, the column has numbers. If ``kind`` is ``rows``, small
     screens show the columns of a row below each other.
     """
     heads = []
-    starts = []
+    cell_starts = []
     for column in columns:
         name = escape(column.rstrip(">"))
         class_ = ' class="n"' if column.endswith(">") else ""
         # On small screens each cell shows the name of its column.
         label = f' data-label="{name}"' if kind == "rows" else ""
         heads.append(f'<th scope="col"{class_}>{name}</th>')
-        starts.append(f"<td{label}{class_}>")
+        cell_starts.append(f"<td{label}{class_}>")
     lines = []
     for row in rows:
         cells = []
-        for start, cell in zip(starts, row, strict=True):
-            cells.append(f"{start}{escape(_spell_out(cell))}</td>")
+        for start, cell in zip(cell_starts, row, strict=True):
+            cells.append(f"{start}{escape(_show_controls(cell))}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
     table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped
@@ -262,7 +271,9 @@ def _write_cell(value: object) -> str:
         return show_instant(value)
     if isinstance(value, float):
         return show_number(value)
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
 
 
 def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
@@ -313,7 +324,7 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
 
 
 def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
-    """Return the table of coverage: segment, asked users, compared users, and what was lost."""
+    """Return the table of coverage: segment, asked users, compared users, reasons by arm."""
     rows: list[tuple[str, ...]] = []
     for row in coverage.rows:
         reasons = ", ".join(
@@ -323,8 +334,8 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
     return rows
 
 
-def _spell_out(value: object) -> object:
-    """Escape the characters of a name that could hide text or change its direction."""
+def _show_controls(value: object) -> object:
+    """Make characters visible that could hide text or change the direction of text."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape_controls(value)
     return value
@@ -336,7 +347,7 @@ def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("monitor.web"),
         autoescape=True,
-        finalize=_spell_out,
+        finalize=_show_controls,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -64,8 +64,8 @@ def make_report(
     """Return a report on one run of a comparison, as HTML.
 
     The run has this ``slot``. If ``slot`` is None, it is the newest finished run up to ``until``.
-    The report also shows the users of the run with the least similar lists. If ``since`` is given,
-    it also shows the runs since then in which alerts began.
+    The report also shows the users of the run with the least similar lists. With ``since``, the
+    report also shows the runs since then in which alerts began.
 
     Raises AbsentPageError if there is no such run, or if the run at ``slot`` has not ended.
     """
@@ -81,10 +81,11 @@ def make_report(
             if transition.is_start and transition.slot >= since:
                 slots.add(transition.slot)
     past_run = replace(run, states=_states_after(run, transitions))
-    # Pages show the newest run of the site. This site has the reported run as its newest, so its
-    # pages show what they showed after that run.
+    # Pages show the newest run of their site. In this copy of the site, the reported run is the
+    # newest one, so pages show what they showed after that run.
     past_site = replace(site, latest=lambda: (past_run,), prefix="")
-    sections = _sections(past_site, past_run, since, sorted(slots)[-MOST_REPORT_RUNS:])
+    newest_slots = sorted(slots)[-MOST_REPORT_RUNS:]
+    sections = _sections(past_site, past_run, since, newest_slots)
     return in_one_file(f"{name} at {show_instant(run.slot)}", sections)
 
 
@@ -113,18 +114,21 @@ def _finished_run_at(site: Site, name: str, slot: datetime) -> LatestRun:
 
 
 def _states_after(run: LatestRun, transitions: Iterable[Transition]) -> tuple[AlertState, ...]:
-    """Return the alerts' states after the run. ``run`` has the present states.
+    """Return the alerts' states after the run. ``run.states`` are the present states.
 
-    ``transitions`` are those up to the run, in their order.
+    ``transitions`` are all transitions up to the run, the oldest first.
     """
-    last = {(transition.alert, transition.segment): transition for transition in transitions}
+    last_changes = {
+        (transition.alert, transition.segment): transition for transition in transitions
+    }
     states = []
     for state in run.states:
         if state.judged_slot == run.slot:
             # No later run has judged this alert, so this is its state after the run.
             states.append(state)
         else:
-            states.append(_state_after(last.get((state.alert, state.segment)), state))
+            last_change = last_changes.get((state.alert, state.segment))
+            states.append(_state_after(last_change, state))
     return tuple(states)
 
 
@@ -152,7 +156,7 @@ def _sections(
 ) -> Iterator[Section]:
     """Yield the page of the comparison, and then the run of each slot with its worst users.
 
-    ``slots`` ascend, and the newest run comes first.
+    ``slots`` are in ascending order, but the newest run is yielded first.
     """
     name = latest.comparison
     chosen = {"to": latest.slot}
@@ -187,7 +191,7 @@ def _sections(
 
 
 def in_one_file(title: str, sections: Iterable[Section]) -> str:
-    """Return one page with these sections, the style sheet, the script, and links between them."""
+    """Return one page with these sections, links between sections, style sheet and script."""
     style = read_static("rankwatch.css")
     script = read_static("rankwatch.js")
     parts = []
@@ -205,8 +209,9 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
             anchor=anchor,
         )
         section_size = len(html.encode())
-        # Only users are left out, because all other sections are few.
-        if section.template == "user.html" and size + section_size > MOST_REPORT_BYTES:
+        # Only sections of users are left out, because there are few other sections.
+        is_too_large = size + section_size > MOST_REPORT_BYTES
+        if section.template == "user.html" and is_too_large:
             left_out += 1
             continue
         size += section_size
@@ -229,7 +234,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
 
 
 def _link_sections(html: str, anchors: Mapping[str, str]) -> str:
-    """Return a section's HTML with links to other sections, and without what needs a server.
+    """Return a section's HTML with links to other sections, and without parts that need a server.
 
     ``anchors`` has the anchor of each section by its address on a server. A link to any other page
     of the server is removed.

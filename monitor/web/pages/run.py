@@ -15,7 +15,7 @@ from monitor.model.statistics import arm_of_scores
 from monitor.web.pages.site import AbsentPageError, PageRequest, Site, require_slot
 
 RUNS = 200
-_LIKE = 6
+_MOST_SIMILAR_USERS = 6
 
 
 @immutable
@@ -62,19 +62,21 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
     worst = []
     representative = []
     unchanged = []
-    for shown in evidence:
-        if shown.kind == EvidenceKind.WORST:
-            worst.append(shown)
-        elif shown.baseline == shown.candidate:
-            unchanged.append(shown)
+    for example in evidence:
+        if example.kind == EvidenceKind.WORST:
+            worst.append(example)
+        elif example.baseline == example.candidate:
+            unchanged.append(example)
         else:
-            representative.append(shown)
+            representative.append(example)
     changes = pages.changes(name, None, since=slot, until=slot)
     starts = [change for change in changes if change.is_start]
     ends = [change for change in changes if not change.is_start]
-    # The explanation's items have titles already.
-    explanation = run.explanation
-    exposed_items = (*explanation.gained, *explanation.lost) if explanation else ()
+    linked_items = []
+    if run.explanation is not None:
+        for exposure in (*run.explanation.gained, *run.explanation.lost):
+            linked_items.append(exposure.item)
+    # The explanation has the titles of its own items.
     untitled_items = items_of(evidence)
     if run.unpaired is not None:
         untitled_items = untitled_items.union(exposure.item for exposure in run.unpaired.items)
@@ -89,7 +91,7 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
         representative=tuple(representative),
         unchanged=tuple(unchanged),
         titles=site.titles(name, slot, untitled_items),
-        urls=site.item_urls(name, [exposure.item for exposure in exposed_items]),
+        urls=site.item_urls(name, linked_items),
         started_alerts=_count_by_alert(starts),
         ended_alerts=_count_by_alert(ends),
         incident=starts[0].incident if starts else None,
@@ -103,7 +105,7 @@ def _slot_of(run: Run | None) -> datetime | None:
 def _with_results(site: Site, run: Run) -> FinishedRun:
     """Return the run with its results, or without them if they were just deleted."""
     latest = site.latest_of(run.comparison)
-    # The newest run is in memory. Its mark differs if this is another run or another attempt.
+    # The newest run is in memory. Each attempt of a run has another mark.
     if latest is not None and latest.mark == run.mark:
         return latest
     return site.store.history.finished_run(run.id) or extend(FinishedRun, run)
@@ -112,9 +114,9 @@ def _with_results(site: Site, run: Run) -> FinishedRun:
 def _mean_changes(
     summaries: Sequence[Summary], means_before: Mapping[tuple[str, str], float | None]
 ) -> tuple[float | None, ...]:
-    """Return how each summary's mean changed, or None if one of its two means is unknown.
+    """Return the change of each summary's mean. None if the mean of now or of before is unknown.
 
-    ``means_before`` has segments and metrics as keys.
+    The keys of ``means_before`` are a segment and a metric.
     """
     changes: list[float | None] = []
     for summary in summaries:
@@ -133,7 +135,7 @@ def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...
 
 @immutable
 class Move:
-    """How one item moved. ``baseline`` and ``candidate`` are its ranks from 1, or None."""
+    """How one item moved. ``baseline`` and ``candidate`` are its ranks in both lists, from 1."""
 
     item: str
     title: str | None
@@ -170,7 +172,7 @@ class UserPage:
 
 
 def read_user_page(site: Site, query: PageRequest) -> UserPage:
-    """Return the page of one user in one run. If no lists were stored, it shows only scores.
+    """Return the page of one user in one run. Without stored lists, the page shows only scores.
 
     Raises AbsentPageError if neither lists nor scores are stored.
     """
@@ -193,8 +195,8 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         scores = history[-1].scores
     served_by = arm_of_scores(scores)
     explanation = pages.explanation(run.id)
-    # The page shows the earlier list of the arm that has changed. If each user is served by one arm
-    # only, the user's lists are stored as those of the candidate.
+    # The page shows an earlier list of the arm that has changed. If only one arm serves each user,
+    # all lists are stored as lists of the candidate.
     former_arm = Arm.CANDIDATE
     if explanation is not None and explanation.arm is not None and served_by is None:
         former_arm = explanation.arm
@@ -204,6 +206,9 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     if lists is not None:
         items = {*former_list, *lists.baseline, *lists.candidate}
     titles = site.titles(name, slot, items)
+    moves: tuple[Move, ...] = ()
+    if lists is not None:
+        moves = find_item_moves(lists, titles)
     return UserPage(
         comparison=name,
         user=user,
@@ -211,12 +216,12 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
         previous_slot=_slot_of(previous_run),
         next_slot=_slot_of(next_run),
         lists=lists,
-        moves=find_item_moves(lists, titles) if lists else (),
+        moves=moves,
         titles=titles,
         urls=site.item_urls(name, items),
         scores=scores,
         history=history,
-        alike=_others_like(user, explanation),
+        alike=_find_similar_users(user, explanation),
         former=former_list,
         former_arm=former_arm,
         former_slot=former_slot,
@@ -224,13 +229,15 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     )
 
 
-def _others_like(user: str, explanation: Explanation | None) -> tuple[ExampleLists, ...]:
-    """Return other examples of the explanation's group of users with this user, if there is one."""
-    groups = explanation.groups if explanation is not None else ()
-    for group in groups:
-        if any(example.user == user for example in group.examples):
-            others = [example for example in group.examples if example.user != user]
-            return tuple(others[:_LIKE])
+def _find_similar_users(user: str, explanation: Explanation | None) -> tuple[ExampleLists, ...]:
+    """Return other users whose lists changed in the same way, if the explanation names some."""
+    if explanation is None:
+        return ()
+    for group in explanation.groups:
+        others = [example for example in group.examples if example.user != user]
+        is_in_group = len(others) < len(group.examples)
+        if is_in_group:
+            return tuple(others[:_MOST_SIMILAR_USERS])
     return ()
 
 
