@@ -4,7 +4,7 @@ A shop has two models of the same taste. Both are trained every day. `Fault.list
 day, with the fault in them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
+from tables import cells
 
 
 class Kind(StrEnum):
@@ -42,18 +44,21 @@ class Kind(StrEnum):
 
 
 _SHARES = {
-    Kind.SHARED_LIST: (0.05, 0.6),
-    Kind.REORDERED: (0.2, 1.0),
-    Kind.TOP_SHUFFLED: (0.3, 1.0),
-    Kind.TRUNCATED: (0.1, 1.0),
-    Kind.STALE: (0.1, 1.0),
-    Kind.MIXED_UP: (0.1, 1.0),
-    Kind.NOISE: (0.05, 1.0),
-    Kind.MISSING: (0.05, 0.5),
-    Kind.COPIED: (0.3, 1.0),
-    Kind.NEARLY_COPIED: (0.3, 1.0),
-    Kind.LOST_FILTER: (0.15, 0.4),
-    Kind.SHIFTED: (0.5, 1.0),
+    Kind[name]: (float(least), float(most))
+    for name, least, most in cells("""
+SHARED_LIST    0.05  0.6
+REORDERED      0.2   1.0
+TOP_SHUFFLED   0.3   1.0
+TRUNCATED      0.1   1.0
+STALE          0.1   1.0
+MIXED_UP       0.1   1.0
+NOISE          0.05  1.0
+MISSING        0.05  0.5
+COPIED         0.3   1.0
+NEARLY_COPIED  0.3   1.0
+LOST_FILTER    0.15  0.4
+SHIFTED        0.5   1.0
+""")
 }
 """The smallest and the largest share of users that a drawn fault affects.
 
@@ -69,7 +74,7 @@ _OF_BOTH_ARMS = {Kind.COPIED, Kind.NEARLY_COPIED, Kind.INTERLEAVED}
 _REMOVES_ITEMS = {Kind.ITEMS_GONE, Kind.CATEGORY_GONE, Kind.ITEM_GONE}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Shop:
     """Users, items and the lists of two models by day. Shops with the same ``seed`` are equal.
 
@@ -128,7 +133,7 @@ def _taste(shop):
     return rng.normal(size=(shop.users, shop.items)) + 0.7 * liked + np.linspace(2, 0, shop.items)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Fault:
     """A fault of one arm or of both arms, from the day ``begins`` on. If it is repaired, it ends on the day ``ends``.
 

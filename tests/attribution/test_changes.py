@@ -154,7 +154,7 @@ KINDS = """
 """
 
 
-@pytest.mark.parametrize(("pair", "kind"), cells(KINDS))
+@pytest.mark.parametrize("pair, kind", cells(KINDS))
 def test_a_pair_has_the_expected_kind_of_change(pair, kind):
     assert ALL_CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
 
@@ -327,8 +327,7 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
-    [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)],
+    "kind, told", [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)]
 )
 def test_a_fault_that_both_arms_show_is_named_without_earlier_lists(kind, told):
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
@@ -410,7 +409,7 @@ def test_if_all_lists_became_a_little_more_similar_all_users_are_named():
     assert alike.detail == {"is_more_alike": 1.0}
 
 
-@pytest.mark.parametrize(("last", "is_shift"), [(None, False), (-1, True)])
+@pytest.mark.parametrize("last, is_shift", [(None, False), (-1, True)])
 def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift):
     def put_in_front(_, own):
         return [1000 + own[0], *own[1:]] if last is None else [1000 + own[0], *own[:last]]
@@ -441,17 +440,20 @@ def test_users_are_in_the_expected_bins():
     """The same list, one turned round, one with three of seven other items, one whose first three are turned: 3 of 21 pairs."""
     own = lists("1234567:1234567 1234567:7654321 1234567:1234089 1234567:3214567")
     found = bin_lists(own, np.array([True, *[False] * 3]))
-    assert {feature: bins.tolist() for feature, bins in found.items()} == {
-        ChangeFeature.REPLACED: [0, 0, 4, 0],
-        ChangeFeature.REORDERED: [0, 10, 0, 1],
-        ChangeFeature.TOTAL: [0, 10, 4, 1],
-        ChangeFeature.FIRST_MOVED: [0, -1, 0, 2],
-        ChangeFeature.FIRST_GONE: [0, 0, 0, 0],
-        ChangeFeature.FIRST_NEW: [0, 0, 0, 0],
-        ChangeFeature.ITEM_MOVED: [0, 0, 1, 0],
-        ChangeFeature.UNCHANGED: [1, 0, 0, 0],
-        ChangeFeature.SHARED: [0, 0, 0, 0],
-    }
+    expected = """
+        replaced     0 0 4 0
+        reordered    0 10 0 1
+        total        0 10 4 1
+        first_moved  0 -1 0 2
+        first_gone   0 0 0 0
+        first_new    0 0 0 0
+        item_moved   0 0 1 0
+        unchanged    1 0 0 0
+        shared       0 0 0 0
+    """
+    assert [[feature, " ".join(map(str, bins))] for feature, bins in found.items()] == cells(
+        expected
+    )
 
 
 def test_a_lost_best_item_and_a_new_first_item_are_seen():

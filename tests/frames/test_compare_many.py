@@ -146,7 +146,7 @@ def test_columns_may_have_other_names():
     assert found.index.name == "who"
 
 
-@pytest.mark.parametrize(("k", "cells"), [(None, 1), (None, 1 << 22), (1, 7), (60, 100)])
+@pytest.mark.parametrize("k, cells", [(None, 1), (None, 1 << 22), (1, 7), (60, 100)])
 def test_many_users_in_chunks_with_all_side_information_have_the_scores_of_each_single_user(
     k, cells, monkeypatch
 ):
@@ -183,7 +183,7 @@ FRAME = long(LISTS)
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    "data, message",
     [
         (
             {"u1": ["a", ["b"]]},
@@ -195,10 +195,7 @@ FRAME = long(LISTS)
             FRAME[["item", "rank"]],
             "baseline has no column 'user'; found .*: give the name of the column with",
         ),
-        (
-            FRAME[["user", "rank"]],
-            "no column 'item' .* no column 'items' .* It has 'user', 'rank'",
-        ),
+        (FRAME[["user", "rank"]], "no column 'item' .* no column 'items' .* It has 'user', 'rank'"),
         (FRAME[["user", "item"]], "baseline has no column 'rank'"),
         (FRAME.assign(items="x"), "both a column 'item' .* and 'items'"),
         (FRAME.assign(rank=1), "two items at rank 1 of user 'u1'"),

@@ -13,13 +13,7 @@ from factories import panel, pull, rankings
 from monitor.measures.metrics import METRICS, Need, parse, score_all
 from monitor.measures.pairing import ListedItems, pair_users
 from monitor.measures.pairing.ids import decode_row
-from monitor.model.rankings import (
-    Arm,
-    CoverageReason,
-    ItemWeights,
-    Pull,
-    RelevanceTable,
-)
+from monitor.model.rankings import Arm, CoverageReason, ItemWeights, Pull, RelevanceTable
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
@@ -145,7 +139,7 @@ def spelt(spell, *items):
 
 @pytest.mark.parametrize("large", [5, BIG, -5])
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "known"), [*itertools.product(("number", "text"), repeat=3)]
+    "baseline, candidate, known", [*itertools.product(("number", "text"), repeat=3)]
 )
 def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_item(
     baseline, candidate, known, large

@@ -69,7 +69,7 @@ def test_the_noise_floor_and_the_excess_are_measured_for_each_user():
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    "answer, reason",
     [
         (
             SourceError("no such file"),
@@ -91,7 +91,7 @@ def test_a_missing_input_removes_only_the_metrics_that_need_it_and_the_run_names
 ):
     monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
     watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=SECOND)
-    more: dict[str, Any] = {
+    more: Any = {
         "second_baseline": Canned(answer),
         "weights": CannedWeights(answer),
         "titles": CannedTitles(answer),
@@ -267,7 +267,7 @@ plain          plain        0.91 0.95 0.97   -
 """
 
 
-@pytest.mark.parametrize(("first", "second", "overlaps", "told"), cells(UNTRUSTED))
+@pytest.mark.parametrize("first, second, overlaps, told", cells(UNTRUSTED))
 def test_a_noise_floor_of_repeated_answers_is_not_judged_and_one_of_a_deterministic_baseline_is(
     first, second, overlaps, told
 ):

@@ -45,7 +45,7 @@ NO_NUMBERS.append([1.0, 10**400])
 
 
 @pytest.mark.parametrize(
-    ("kept", "odd"), [*((kept, NOT_AS_MANY) for kept in OF_LISTS), ("jsonl", NO_NUMBERS)]
+    "kept, odd", [*((kept, NOT_AS_MANY) for kept in OF_LISTS), ("jsonl", NO_NUMBERS)]
 )
 def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malformed(
     kept, odd, tmp_path
@@ -119,13 +119,8 @@ def test_scores_are_selected_by_jmespath(recommender):
 
 
 @pytest.mark.parametrize(
-    ("columns", "item", "odd"),
-    [
-        (WIDE, [1], [True]),
-        (WIDE, [1], 1.0),
-        (WIDE, [1], "[1]"),
-        (LONG, 1, True),
-    ],
+    "columns, item, odd",
+    [(WIDE, [1], [True]), (WIDE, [1], 1.0), (WIDE, [1], "[1]"), (LONG, 1, True)],
 )
 def test_a_column_that_cannot_hold_scores_is_refused(columns, item, odd, tmp_path):
     given = parquet([{"who": "a", "what": item, "how": odd}], tmp_path, **columns)

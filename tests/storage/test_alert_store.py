@@ -15,7 +15,7 @@ from tables import rows
 
 
 def test_states_and_transitions_are_read_back_unchanged(store):
-    odd: dict[str, Any] = {
+    odd: Any = {
         "labels": {"team": "ranking", "n": "1"},
         "runbook_url": None,
         "value": None,
@@ -124,7 +124,7 @@ firing firing pending | refused
 """The stored state, the one to store, and where its transition begins."""
 
 
-@pytest.mark.parametrize(("moves", "answer"), rows(ADMITTED))
+@pytest.mark.parametrize("moves, answer", rows(ADMITTED))
 def test_a_state_is_stored_only_if_it_follows_from_the_stored_state(moves, answer):
     before, after, cause_from = (None if word == "-" else State(word) for word in moves.split())
     assert after
