@@ -82,7 +82,7 @@ def _lock_deliveries(connection: Connection, ids: Sequence[int]) -> Mapping[int,
         .with_for_update()
     )
     locked: dict[int, Row[Any]] = {}
-    # All transactions lock rows in the same order, so that no two wait for each other.
+    # All transactions lock rows in the same order, so that there is no deadlock.
     for chunk in chunks(sorted(ids)):
         rows = connection.execute(query.where(deliveries.c.id.in_(chunk)))
         locked |= {row.id: row for row in rows}
