@@ -211,7 +211,7 @@ class SqlRunStore:
     ) -> bool:
         if scores is not None:
             ensure_partitions(self._database, [day_of_slot(run.slot)])
-        # A new attempt for the slot has a higher number, or is being run.
+        # If the slot is run again, the attempt's number is higher, or the slot is claimed.
         is_same_attempt = and_(
             runs.c.id == run.id, runs.c.attempt == run.attempt, runs.c.claimed_until.is_(None)
         )
