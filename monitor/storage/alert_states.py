@@ -129,7 +129,7 @@ def upsert_states(
 @cache
 def _upsert_statement(dialect: str, *, keeps_acknowledgement: bool) -> Insert:
     insertion = insert_in(dialect, alert_states)
-    # If the alert already has a state, SQL calls the new row ``excluded``.
+    # If the alert already has a row, SQL calls the new row ``excluded``.
     values: dict[str, Any] = dict(insertion.excluded)
     if keeps_acknowledgement:
         # Somebody may have acknowledged the firing since the state was read.
@@ -145,7 +145,7 @@ def admit_states(
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Return the new states that `_may_replace` the stored states, and their transitions.
+    """Return the states that may replace the stored states, and the transitions of these alerts.
 
     ``new_transitions`` are in the order in which they happened.
     """

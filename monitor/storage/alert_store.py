@@ -98,7 +98,7 @@ class SqlAlertStore:
             stored = stored_states(connection, comparisons)
             ended = []
             for change in transitions:
-                # `pop` lets only the first transition of an alert end its state.
+                # After `pop`, other transitions of the same alert find no state.
                 state = stored.pop(key_of(change), None)
                 expected = (change.from_state, change.dedup_key)
                 if state is not None and (state.state, state.dedup_key) == expected:
@@ -113,7 +113,7 @@ class SqlAlertStore:
 
         Such states exist if a clock was set back. Nobody is notified.
         """
-        # `admit_states` admits the run's states only if no later slot was judged.
+        # A run can change a state only if the state was judged for an earlier slot.
         new_times = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_names(connection, [comparison])

@@ -123,6 +123,7 @@ class SqlMaintenance:
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         is_older_claim = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
         abandoned = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
+        # An earlier leader cannot store a result any more, because the attempt has a higher number.
         end_claims = (
             update(runs)
             .where(is_older_claim)
@@ -159,6 +160,7 @@ class SqlMaintenance:
         return replace(pruned, deleted_by_kind=dict(+by_kind))
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
+        """Return the bytes of each kind of data. ``refresh`` False returns the last result."""
         if refresh or not self._sizes:
             with self._database.read() as connection:
                 self._sizes = bytes_by_kind(connection)
@@ -248,10 +250,9 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
 
 
 def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    """Return the number of runs with data of the kind, and the oldest slot of the data.
+    """Return the size of the kind: bytes (``used``), runs with data of the kind, and oldest slot.
 
-    ``used`` is the number of bytes, which is returned too. Daily sums and alerts do not belong to
-    runs, so the number of runs is 0.
+    Daily sums and alerts do not belong to runs, so the number of runs is 0.
     """
     table = TABLES_OF_KIND[kind][0]
     if kind is DataKind.DAILY:

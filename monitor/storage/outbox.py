@@ -99,6 +99,7 @@ class SqlOutbox:
         until: datetime,
         limit: int,
     ) -> tuple[Delivery, ...]:
+        """Claim up to ``limit`` deliveries of one comparison to this receiver, oldest first."""
         with self._database.write() as connection:
             # Only one process at a time claims deliveries to this receiver, so that no newer delivery
             # overtakes a delivery that is being sent.
@@ -131,10 +132,11 @@ class SqlOutbox:
         *,
         now: datetime,
     ) -> FiringSnapshot:
+        """Return the comparison's current firings, and what the receiver knows about them."""
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
-            # ``firing`` lacks the alerts that ended with ``changes``. The receiver may know them.
+            # The receiver may also know alerts that ended with ``changes``.
             relevant_changes = [*changes, *firing]
             possibly_sent = _sent_rows(connection, receiver, comparison, relevant_changes)
             keys = [change.dedup_key for change in relevant_changes if change.dedup_key]
@@ -152,6 +154,7 @@ class SqlOutbox:
         )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
+        """Return what messages say about the run of the slot."""
         run = select(runs.c.id, runs.c.models, runs.c.reasons).where(
             runs.c.comparison == comparison, runs.c.slot == slot
         )
@@ -178,6 +181,7 @@ class SqlOutbox:
         owner: str,
         until: datetime,
     ) -> None:
+        """Store that these deliveries are sent now in one message, so they may be known."""
         is_in_message = deliveries.c.id.in_([delivery.id for delivery in sending])
         mark = update(deliveries).where(is_in_message)
         # Sending takes time, so all claims of the owner for these receivers are prolonged.
@@ -194,6 +198,7 @@ class SqlOutbox:
             record_outcomes(connection, notifications)
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
+        """Return deliveries of starts that must be repeated, because the alerts still fire."""
         is_due = and_(deliveries.c.receiver == receiver, deliveries.c.repeat_at <= now)
         query = (
             _select(*_COLUMNS)
@@ -218,6 +223,7 @@ class SqlOutbox:
             connection.execute(schedule.values(repeat_at=at, message_key=message_key))
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
+        """Return the sent starts of current firings, and the ends sent since ``ended_since``."""
         is_sent = and_(
             deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT
         )
@@ -291,6 +297,10 @@ class SqlOutbox:
         return tuple(map(_to_delivery, [*reversed(newest_first), *waiting]))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
+        """Return the number of pending deliveries to each receiver, and the oldest age in seconds.
+
+        If ``held`` is True, starts that are held back are counted instead.
+        """
         is_counted = deliveries.c.status == DeliveryStatus.PENDING
         if held:
             is_counted = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
@@ -308,16 +318,18 @@ class SqlOutbox:
         return backlog
 
     def receiver_health(self) -> Mapping[str, ReceiverHealth]:
+        """Return the last success and the last error of each receiver."""
         newest = (
             select(notifications)
             .order_by(notifications.c.id.desc())
             .limit(_SEARCHED_OUTCOMES)
             .subquery()
         )
-        # A sent delivery has a reason if no message was sent, because its alert joined an incident.
+        # If an alert only joins an incident, no message is sent. The delivery then counts as sent, but
+        # has a reason.
         is_sent = newest.c.status == DeliveryStatus.SENT
         is_success = and_(is_sent, newest.c.reason.is_(None))
-        # An unsent delivery has no reason if rankwatch did not try to send it.
+        # If rankwatch did not try to send the delivery, there is no reason.
         is_unsent = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
         is_error = and_(is_unsent, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
         with self._database.read() as connection:
@@ -468,14 +480,15 @@ def _starts_without_end(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
         row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None
     ]
     sent_rows.sort(key=attrgetter("settled_at"))
-    # The rows are in the order of sending, so the dict keeps the last end of each incident.
-    last_end_at = {
-        row.incident: row.settled_at for row in sent_rows if row.to_state != State.FIRING
-    }
+    last_end_at: dict[str, datetime] = {}
+    for row in sent_rows:
+        if row.to_state != State.FIRING:
+            last_end_at[row.incident] = row.settled_at
     starts = []
     for row in sent_rows:
         end_at = last_end_at.get(row.incident)
-        if row.to_state == State.FIRING and (end_at is None or row.settled_at > end_at):
+        is_after_end = end_at is None or row.settled_at > end_at
+        if row.to_state == State.FIRING and is_after_end:
             starts.append(from_row(Transition, row))
     return tuple(starts)
 

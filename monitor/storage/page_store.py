@@ -73,12 +73,14 @@ class SqlPageStore:
         self._database = database
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
+        """Return the last finished run before the slot, and the first one after the slot."""
         is_later = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.slot > slot)
         oldest_later = RUN_ROWS.where(is_later).order_by(runs.c.slot).limit(1)
         with self._database.read() as connection:
             before = newest_run(connection, comparison, _IS_FINISHED, runs.c.slot < slot)
             row = connection.execute(oldest_later).first()
-        return before, None if row is None else from_row(Run, row)
+        after = None if row is None else from_row(Run, row)
+        return before, after
 
     def series(
         self,
@@ -89,6 +91,7 @@ class SqlPageStore:
         until: datetime,
         max_points: int,
     ) -> tuple[SeriesPoint, ...]:
+        """Return at most ``max_points`` runs of the period, with mean and expectation."""
         comparison, metric, segment = series
         is_measured = and_(
             summaries.c.run_id == runs.c.id,
@@ -98,7 +101,7 @@ class SqlPageStore:
         is_expected = and_(
             expectations.c.run_id == runs.c.id,
             expectations.c.segment == segment,
-            expectations.c.alert == (alert or ""),
+            expectations.c.alert == (alert or ""),  # no alert has an empty name
         )
         is_wanted = and_(
             runs.c.comparison == comparison,
@@ -164,6 +167,7 @@ class SqlPageStore:
         until: datetime,
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
+        """Return each segment's means in the newest ok runs, and its users in the newest run."""
         with self._database.read() as connection:
             newest_first = connection.scalars(_select_newest_ok(comparison, until, runs)).all()
             columns = (summaries.c.run_id, summaries.c.segment, summaries.c.mean)
@@ -225,6 +229,7 @@ class SqlPageStore:
         until: datetime,
         runs: int,
     ) -> tuple[UserRun, ...]:
+        """Return the user's scores in the newest ok runs, oldest first."""
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
         with self._database.read() as connection:
             query = _scores_of_user(connection, comparison, user, until=until, max_runs=runs)
@@ -251,14 +256,16 @@ class SqlPageStore:
         user: str,
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
+        """Return the user's lists in the last earlier run from before the current alerts."""
         with self._database.read() as connection:
-            # The fault of the current alerts did not affect earlier lists.
+            # Lists from before the alerts do not have the fault that the alerts report.
             onset = onset_of(connection, comparison) or slot
             run = last_run_with_lists(connection, comparison, min(slot, onset))
-            lists = None if run is None else lists_of_user(connection, run.id, user)
-            if run is None or lists is None:
-                return None, None
-            return run.slot, lists
+            if run is not None:
+                lists = lists_of_user(connection, run.id, user)
+                if lists is not None:
+                    return run.slot, lists
+        return None, None
 
     def incident(self, key: str) -> IncidentHistory:
         """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers.
@@ -293,7 +300,7 @@ class SqlPageStore:
         positions_by_answer: dict[ReceiverAnswer, list[int]] = {}
         for row in answer_rows:
             answer = from_row(ReceiverAnswer, row, positions=())
-            # Answers about other transitions than the first ones get no positions.
+            # Answers about transitions beyond the limit are returned too, without positions.
             positions = positions_by_answer.setdefault(answer, [])
             if row.id in position_of:
                 positions.append(position_of[row.id])
@@ -312,6 +319,10 @@ class SqlPageStore:
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
+        """Return the first starts of the newest incidents that the filter selects.
+
+        ``before_number`` is the number of the last incident on the previous page.
+        """
         key = transitions.c.incident
         firing = select(alert_states.c.incident).where(
             alert_states.c.state == State.FIRING, alert_states.c.incident.is_not(None)
@@ -378,9 +389,9 @@ def _incident_has(change: FromClause, *conditions: ColumnElement[bool]) -> Colum
 def _runs_to_show(candidates: Select[Any], max_points: int) -> Select[Any]:
     """Select the ids of at most ``max_points`` runs: the newest run, and one of each group of runs.
 
-    A group consists of consecutive runs. A run without a mean is selected first, then the run with
-    the lowest mean. ``candidates`` has the columns ``id`` and ``mean``, ``number`` (from 1, by
-    slot) and ``total`` (the number of runs).
+    A group consists of consecutive runs. If a run of the group has no mean, it is selected.
+    Otherwise the run with the lowest mean is selected. ``candidates`` has the columns ``id``,
+    ``mean``, ``number`` (from 1, by slot) and ``total`` (the number of runs).
     """
     run = candidates.subquery().c
     # The newest run is a group with the number -1. The other runs are divided into the other groups.

@@ -1,4 +1,4 @@
-"""Rolls up past days, and then deletes expired rows in small steps."""
+"""Stores daily sums of past days, and then deletes expired rows in small steps."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -83,7 +83,7 @@ Rows of the segment ``all`` stay as long as the run.
 
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Roll up past days, then delete expired rows and lists that nothing needs."""
+    """Store the daily sums of past days, then delete expired rows and unneeded lists."""
     runs_before = cutoffs[DataKind.RUNS]
     # No data of a run stays longer than the run itself.
     before = {kind: max(cutoff, runs_before) for kind, cutoff in cutoffs.items()}

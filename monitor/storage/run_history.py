@@ -109,6 +109,7 @@ class SqlHistory:
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
+        """Return each comparison's newest finished run, with what pages show about it."""
         query = _NEWEST_FINISHED if until is None else _NEWEST_FINISHED_UNTIL
         newest = []
         with self._database.read() as connection:
@@ -137,7 +138,7 @@ class SqlHistory:
         """
         later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
         with self._database.read() as connection:
-            marks = _marks(connection, comparisons, until) if comparisons else {}
+            marks = _marks(connection, comparisons, until)
             last_id: int = connection.scalar(select(func.max(transitions.c.id))) or 0
             changed = set(connection.scalars(later.distinct()))
         # The last id is lower only in another database, such as a restored backup.
@@ -240,6 +241,8 @@ def _marks(
 
     The values change if there is another newest run, or if the run has changed.
     """
+    if not comparisons:
+        return {}
     names = [(name,) for name in dict.fromkeys(comparisons)]
     wanted = values(column("name", runs.c.comparison.type), name="names").data(names).cte("wanted")
     is_finished = and_(

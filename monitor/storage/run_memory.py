@@ -187,7 +187,7 @@ def _past_runs(
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        # Nearly all runs have the same topics.
+        # Nearly all runs have the same topics, so they are compared only if they differ.
         if past_run.topics is not topics:
             topics = past_run.topics
             series = {topic.alert: topic.series for topic in topics}
@@ -274,7 +274,9 @@ def _healthy_splits(
     healthy = []
     for run_id in chosen:
         split = splits[run_id]
-        if split is not None and split.means.n and run_id not in suspicious:
+        if split is None or run_id in suspicious:
+            continue
+        if split.means.n:
             healthy.append(split)
     return tuple(healthy)
 

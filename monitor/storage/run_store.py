@@ -209,6 +209,7 @@ class SqlRunStore:
         scores: Scores | None,
         at: datetime,
     ) -> bool:
+        """Store the run's metrics of relevance. Return False if the slot is run again."""
         if scores is not None:
             ensure_partitions(self._database, [day_of_slot(run.slot)])
         # If the slot is run again, the attempt's number is higher, or the slot is claimed.

@@ -45,9 +45,9 @@ def insert_rows(
         all_values: list[object] = [None] * (row_size * len(chunk.users))
         for place, column in enumerate(columns):
             all_values[place::row_size] = column
-        step = row_size * _USERS_A_STATEMENT
-        for start in range(0, len(all_values), step):
-            parameters = all_values[start : start + step]
+        max_parameters = row_size * _USERS_A_STATEMENT
+        for start in range(0, len(all_values), max_parameters):
+            parameters = all_values[start : start + max_parameters]
             row_count = len(parameters) // row_size
             statement = _insert_statement(run_id, first_part + chunk.part, row_size, row_count)
             driver.execute(statement, parameters)

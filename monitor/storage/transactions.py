@@ -75,6 +75,7 @@ class LeaseFence:
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
+            # The same statement also limits how long the transaction may be idle.
             query = query.add_columns(_limit_idle_time(self.patience))
         if not connection.execute(query).scalar_one():
             raise _lease_lost(connection, self.lease)
@@ -87,6 +88,7 @@ class LeaseFence:
         """
         if is_sqlite(connection) or self.lease is None:
             return
+        # Another daemon that takes the lease waits for this lock, so the limit is shorter now.
         query = (
             select(leases.c.epoch, _limit_idle_time(self.patience / 3))
             .where(is_current(self.lease))
@@ -174,7 +176,7 @@ class Database:
     def rows(
         self, query: Select[Any], parameters: Mapping[str, object] | None = None
     ) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Return all rows of one query, which is a transaction."""
+        """Execute one query in a transaction, and return all rows."""
         with self.read() as connection:
             return connection.execute(query, parameters).all()
 
@@ -232,8 +234,9 @@ class Database:
         pool = self._engine.pool
         try:
             self._require_same_file()
+            turn = self._turn() if is_writing else nullcontext()
             with (
-                self._turn() if is_writing else nullcontext(),
+                turn,
                 translated(self.url, self._driver_error),
                 self._engine.connect() as connection,
                 connection.execution_options(**options).begin(),
@@ -246,7 +249,7 @@ class Database:
             self.on_error(error)
             raise
         finally:
-            # The connection returns to the old pool if the pool was closed or replaced meanwhile.
+            # If the pool was replaced meanwhile, the connection has returned to the old pool.
             if self._is_closed or pool is not self._engine.pool:
                 pool.dispose()
 
