@@ -1,7 +1,5 @@
 """SqlMaintenance checks and measures the database, decides who may write, and deletes old data."""
 
-# ruff: noqa: D102 - the port has the docstrings of its methods
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

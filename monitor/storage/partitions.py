@@ -184,7 +184,8 @@ def filter_of_dialect(connection: Connection) -> Callable[..., bool]:
     dialect = connection.dialect.name
 
     def is_included(item: Any, *_: object) -> bool:  # noqa: ANN401 - any item of a schema
-        return bool(getattr(item, "info", {}).get("only", dialect) == dialect)
+        info = getattr(item, "info", {})
+        return bool(info.get("only", dialect) == dialect)
 
     return is_included
 
@@ -227,8 +228,9 @@ def _drop_partition(connection: Connection, partition: Partition, before: dateti
     """Drop the partition if it still `_is_past`. Return the estimated number of deleted rows."""
     # Readers lock the table first and then its partitions. The same order here prevents a deadlock.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
-    is_attached = partition in read_partitions(connection)
-    if not is_attached or not _is_past(connection, partition, before):
+    if partition not in read_partitions(connection):
+        return 0  # another process has dropped it
+    if not _is_past(connection, partition, before):
         return 0
     rows = rows_of(connection, partition.name)
     connection.execute(text(f"DROP TABLE {partition.name}"))

@@ -133,9 +133,10 @@ def put_items(
 ) -> None:
     """Insert a row for each item of the run. Positions are numbered from ``first_position``."""
     table, _ = _TABLES_OF_ROWS[kind]
+    not_stored = _NOT_STORED.get(kind, frozenset())
     rows = []
     for position, item in enumerate(items, start=first_position):
-        row = to_row(item, table, without=_NOT_STORED.get(kind, frozenset()), run_id=run_id)
+        row = to_row(item, table, without=not_stored, run_id=run_id)
         if "position" in table.c:
             # Evidence has a field ``position``, which stays.
             row.setdefault("position", position)
@@ -205,12 +206,12 @@ def coverage_by_run(
 
 
 def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return the explanation of each run that has one which this version can read."""
+    """Return the explanation of each run. Explanations that cannot be read are left out."""
     return _explanations_in(connection, _EXPLANATIONS, run_ids)
 
 
 def faults_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return the explanation of each run with a finding, which is the fault that explains a drop."""
+    """Return the explanation of each run for which the explanation names a fault."""
     return _explanations_in(connection, _FAULTS, run_ids)
 
 

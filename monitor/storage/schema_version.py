@@ -238,7 +238,9 @@ def require_newest(connection: Connection, location: str) -> None:
 
 def advise_on_version(version: str | None) -> str:
     """Return what to do about a database that does not have the newest version."""
-    return UPGRADE if version is None or version in _versions() else _NEWER
+    if version is None or version in _versions():
+        return UPGRADE
+    return _NEWER
 
 
 def _opened(url: SecretStr | str) -> closing[Database]:

@@ -120,10 +120,9 @@ class FileLock:
         Raises DatabaseError if the file cannot be locked. If another process has the lock, the
         error names that process.
         """
-        # If somebody deleted or replaced the locked file, the lock keeps no daemon away, and is taken
-        # again.
         if self._descriptor is not None and identity(self._descriptor) == identity(self.path):
             return
+        # If somebody deleted or replaced the locked file, the old lock keeps no daemon away.
         self.release()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:

@@ -30,7 +30,7 @@ def store_scores(
     All blocks have the same metrics. Inserting is fastest if all users ascend, because new rows are
     then appended.
     """
-    # Imported here, because it needs numpy, which commands that only read do not load.
+    # This module imports numpy, which commands that only read do not need.
     from monitor.storage.score_rows import copy_rows, insert_rows
 
     remaining = iter(blocks)
