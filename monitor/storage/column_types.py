@@ -80,7 +80,7 @@ def stored_name(name: str) -> str:
 
 
 def stored_names(names: list[str]) -> list[str]:
-    """Return the `stored_name` of each name. This is fast if all names are short and plain ASCII."""
+    """Return the `stored_name` of each name. This is fast if all names are short ASCII texts."""
     joined = "".join(names)
     is_plain = joined.isascii() and "\x00" not in joined
     longest = max(names, key=len, default="")

@@ -101,7 +101,7 @@ class SqlOutbox:
     ) -> tuple[Delivery, ...]:
         """Claim up to ``limit`` deliveries of one comparison to this receiver, oldest first."""
         with self._database.write() as connection:
-            # Only one process at a time claims deliveries to this receiver, so that no newer delivery
+            # Only one process at a time claims deliveries to this receiver. So no newer delivery
             # overtakes a delivery that is being sent.
             lock_names(connection, {receiver})
             comparison = _comparison_due_longest(connection, receiver, now)
@@ -325,8 +325,8 @@ class SqlOutbox:
             .limit(_SEARCHED_OUTCOMES)
             .subquery()
         )
-        # If an alert only joins an incident, no message is sent. The delivery then counts as sent, but
-        # has a reason.
+        # If an alert only joins an incident, no message is sent. The delivery then counts as sent,
+        # but has a reason.
         is_sent = newest.c.status == DeliveryStatus.SENT
         is_success = and_(is_sent, newest.c.reason.is_(None))
         # If rankwatch did not try to send the delivery, there is no reason.

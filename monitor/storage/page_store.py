@@ -394,7 +394,7 @@ def _runs_to_show(candidates: Select[Any], max_points: int) -> Select[Any]:
     ``mean``, ``number`` (from 1, by slot) and ``total`` (the number of runs).
     """
     run = candidates.subquery().c
-    # The newest run is a group with the number -1. The other runs are divided into the other groups.
+    # The newest run is the group -1. The other runs are divided into the remaining groups.
     max_groups = max_points - 1
     group_size = (run.total - 1 + max_groups - 1) // max_groups  # rounded up
     group = case((run.number == run.total, -1), else_=(run.number - 1) // group_size)

@@ -206,8 +206,8 @@ def _create_partition(connection: Connection, day: date) -> None:
     connection.execute(_TAKE_TURNS)
     if any(partition.name == name for partition in read_partitions(connection)):
         return
-    # Creating the table as a partition would lock out all users of ``scores``. Attaching an existing
-    # table locks only the default partition.
+    # Creating the table as a partition would lock out all users of ``scores``. Attaching a table
+    # afterwards locks only the default partition.
     connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
     bounds = f"FROM ('{day}') TO ('{day + _DAY}')"
     connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES {bounds}"))

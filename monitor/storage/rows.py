@@ -120,8 +120,8 @@ def lock_names(connection: Connection, names: Iterable[str]) -> None:
     # Advisory locks need no row, so names without rows can be locked too. Locks that end with the
     # transaction also work behind a connection pooler.
     lock = text("SELECT pg_advisory_xact_lock(:space, :number)")
-    # PostgreSQL takes a signed number of 32 bits, and CRC-32 is unsigned. If two names have the same
-    # number, transactions wait needlessly.
+    # PostgreSQL takes a signed number of 32 bits, and CRC-32 is unsigned. If two names have the
+    # same number, transactions wait needlessly.
     numbers = {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
     # All transactions lock in the same order, so that there is no deadlock.
     for number in sorted(numbers):

@@ -181,7 +181,7 @@ def newest_run(
     comparison: str,
     *conditions: ColumnElement[bool],
 ) -> Run | None:
-    """Return the comparison's newest run that meets the conditions. Return None if there is none."""
+    """Return the comparison's newest run that meets the conditions, or None."""
     query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
     newest = query.order_by(runs.c.slot.desc()).limit(1)
     row = connection.execute(newest).first()

@@ -124,7 +124,7 @@ class SqlRunStore:
         return None if row is None else _to_claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
-        """Return the claim on the slot, which may have expired. Return None if there is no claim."""
+        """Return the claim on the slot, even if it has expired. Return None without a claim."""
         query = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
         rows = self._database.rows(query)
         return _to_claim(rows[0]) if rows else None

@@ -78,8 +78,8 @@ def _errors_translated() -> Iterator[None]:
     """
     try:
         yield
-    # Reading sorts the scores, so it also writes temporary files. Arrow's reader may raise errors of
-    # Arrow or of the operating system.
+    # Reading sorts the scores, so it also writes temporary files. Arrow's reader may raise errors
+    # of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         cause = explain_shortage(str(error)) or file_cause(error)
         msg = (

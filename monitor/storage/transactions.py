@@ -83,7 +83,7 @@ class LeaseFence:
     def leave(self, connection: Connection) -> None:
         """Check the lease right before the commit.
 
-        The lease's row is locked until the commit, so that no other daemon takes the lease meanwhile.
+        The lease's row is locked until the commit, so no other daemon takes the lease meanwhile.
         Raises LeaseLostError if another daemon has the lease.
         """
         if is_sqlite(connection) or self.lease is None:
@@ -244,7 +244,7 @@ class Database:
                 yield connection
         except DatabaseError as error:
             if error.kind is DatabaseErrorKind.READ_ONLY:
-                # A connection to a read-only file stays read-only, even if the file becomes writable.
+                # A connection to a read-only file stays read-only.
                 self.renew_connections()
             self.on_error(error)
             raise
@@ -324,7 +324,7 @@ def _sqlite_engine(url: URL) -> Engine:
 def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
     """Return an engine that gives up connecting and sending after ``patience_s`` seconds.
 
-    None means the limits of `_POSTGRES_SETTINGS`. Raises ConfigError if the driver is not installed.
+    None means the usual limits. Raises ConfigError if the driver is not installed.
     """
     arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
     if patience_s is not None:
