@@ -20,7 +20,7 @@ from monitor.storage.transactions import Database, require_file
 
 
 class SqlStore:
-    """Implements the port Store. Its parts share connections and the check of the lease."""
+    """Implements the port Store. All parts use the same connections to the database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -33,7 +33,7 @@ class SqlStore:
 
     @property
     def location(self) -> str:
-        """How messages name the database. The name contains no secrets."""
+        """The name of the database in messages, without secrets."""
         return describe_url(self.database.url)
 
     def close(self) -> None:
@@ -42,11 +42,11 @@ class SqlStore:
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
-    """Open the database, and check that its schema fits this version.
+    """Open the database, and check that its schema fits this version of rankwatch.
 
-    If ``create`` is True, a missing SQLite file and missing tables are created. Tables of an older
-    version are never changed. Raises DatabaseError if the file is missing, and SchemaError if
-    tables are missing or belong to another version.
+    If ``create`` is True, a missing SQLite file and missing tables are created. Existing tables are
+    never changed. Raises DatabaseError if the file is missing. Raises SchemaError if tables are
+    missing or belong to another version.
     """
     store = unopened_store(url)
     try:

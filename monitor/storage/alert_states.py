@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -31,6 +31,7 @@ from monitor.storage.column_types import stored_name
 from monitor.storage.rows import from_rows, insert, insert_in, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
+_Item = TypeVar("_Item", AlertState, Transition)
 AlertKey = tuple[str, str, str]
 """What identifies an alert: its comparison, its name and its segment, each as stored."""
 
@@ -40,7 +41,10 @@ WAITING_STATUSES = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 
 
 def is_start(change: FromClause) -> ColumnElement[bool]:
-    """Return the condition that a row of ``transitions`` or of its alias is a start of a firing."""
+    """Return the condition that a row is the start of a firing.
+
+    ``change`` is the table ``transitions`` or an alias.
+    """
     return and_(change.c.to_state == State.FIRING, change.c.from_state != State.FIRING)
 
 
@@ -59,7 +63,7 @@ IS_LASTING_START = and_(
 # Each run executes these statements, and building a statement takes longer than executing it.
 _STATES = select(alert_states).order_by(*(alert_states.c[name] for name in KEY_COLUMNS))
 _STATES_OF_COMPARISON = _STATES.where(alert_states.c.comparison == bindparam("comparison"))
-_COMPARED: Select[Any] = _STATES_OF_COMPARISON.with_only_columns(
+_STATES_TO_COMPARE: Select[Any] = _STATES_OF_COMPARISON.with_only_columns(
     *(alert_states.c[name] for name in KEY_COLUMNS),
     alert_states.c.state,
     alert_states.c.dedup_key,
@@ -87,23 +91,21 @@ def store_alerts(
 ) -> None:
     """Store the states and transitions that `admit_states` allows, and their deliveries.
 
-    The comparisons are locked first, so that no other process changes their alerts meanwhile.
+    The comparisons are locked first, so that no other process changes the alerts meanwhile.
     """
     comparisons = {state.comparison for state in new_states}
     comparisons |= {transition.comparison for transition in new_transitions}
     lock_names(connection, comparisons)
     stored = stored_states(connection, comparisons)
     admitted_states, admitted_transitions = admit_states(stored, new_states, new_transitions)
-    # The transition that ends a firing gets the labels with which receivers know the firing.
-    with_labels = _as_started(connection, admitted_transitions)
-    # A new firing gets another key if an earlier firing has its key.
+    with_labels = _with_labels_of_starts(connection, admitted_transitions)
     states_to_store, transitions_to_store = _with_new_keys(connection, admitted_states, with_labels)
     upsert_states(connection, states_to_store)
     store_transitions(connection, transitions_to_store, receivers)
-    # A firing may have begun in an earlier run, and a receiver may have no delivery of its start.
-    # Then the receiver was added later, or the firing began in a replay without receivers.
+    # A receiver may have been added after a firing began. Or the firing began in a replay, which
+    # has no receivers.
     firing = [state for state in states_to_store if state.state is State.FIRING]
-    _deliver_lasting_starts(connection, firing, receivers)
+    _add_missing_deliveries(connection, firing, receivers)
 
 
 def upsert_states(
@@ -114,23 +116,27 @@ def upsert_states(
 ) -> None:
     """Insert states, or replace the stored states of the same alerts.
 
-    With ``keeps_acknowledgement``, a firing that is acknowledged in the database stays so.
+    With ``keeps_acknowledgement``, a stored acknowledgement of the same firing stays.
     """
     if not states:
         return
-    statement = _upsert(connection.dialect.name, keeps_acknowledgement=keeps_acknowledgement)
+    statement = _upsert_statement(
+        connection.dialect.name, keeps_acknowledgement=keeps_acknowledgement
+    )
     connection.execute(statement, [to_row(state, alert_states) for state in states])
 
 
 @cache
-def _upsert(dialect: str, *, keeps_acknowledgement: bool) -> Insert:
+def _upsert_statement(dialect: str, *, keeps_acknowledgement: bool) -> Insert:
     insertion = insert_in(dialect, alert_states)
-    # SQL calls the row ``excluded`` that was not inserted because the alert already has a state.
+    # If the alert already has a row, SQL calls the new row ``excluded``.
     values: dict[str, Any] = dict(insertion.excluded)
     if keeps_acknowledgement:
         # Somebody may have acknowledged the firing since the state was read.
-        is_same = alert_states.c.dedup_key.is_not_distinct_from(insertion.excluded.dedup_key)
-        values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
+        new_key = insertion.excluded.dedup_key
+        is_same_firing = alert_states.c.dedup_key.is_not_distinct_from(new_key)
+        stored_value = alert_states.c.acknowledged_by
+        values["acknowledged_by"] = case((is_same_firing, stored_value), else_=None)
     return insertion.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
 
 
@@ -139,9 +145,9 @@ def admit_states(
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Return the states that may replace the stored states, and the transitions to these states.
+    """Return the states that may replace the stored states, and the transitions of these alerts.
 
-    `_may_replace` has the rule. ``new_transitions`` are in the order in which they happened.
+    ``new_transitions`` are in the order in which they happened.
     """
     first_transitions: dict[AlertKey, Transition] = {}
     for transition in new_transitions:
@@ -164,10 +170,10 @@ def store_transitions(
     new_transitions: Sequence[Transition],
     receivers: Sequence[str],
 ) -> None:
-    """Store the transitions and the deliveries of those that are announced.
+    """Store the transitions, and deliveries of the announced transitions.
 
-    A start gets a delivery to each of ``receivers``. An end or an acknowledgement gets one to each
-    receiver that has a delivery of the start.
+    The start of a firing is delivered to each of ``receivers``. An end or an acknowledgement is
+    delivered to each receiver that has a delivery of the start.
     """
     if not new_transitions:
         return
@@ -190,7 +196,7 @@ def store_transitions(
 
 
 def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
-    """Return the row of a new delivery, which waits to be sent from ``due`` on."""
+    """Return the row of a new delivery, which may be sent from ``due`` on."""
     return {
         "transition_id": transition_id,
         "receiver": receiver,
@@ -200,11 +206,11 @@ def pending_delivery(transition_id: int, receiver: str, due: datetime) -> dict[s
     }
 
 
-def stored_states(connection: Connection, names: Iterable[str]) -> dict[AlertKey, Row[Any]]:
-    """Return state, dedup key and judged slot of each stored state of these comparisons."""
+def stored_states(connection: Connection, comparisons: Iterable[str]) -> dict[AlertKey, Row[Any]]:
+    """Return state, dedup key and judged slot of each alert of these comparisons."""
     states = {}
-    for name in names:
-        for state in connection.execute(_COMPARED, {"comparison": name}):
+    for comparison in comparisons:
+        for state in connection.execute(_STATES_TO_COMPARE, {"comparison": comparison}):
             states[key_of(state)] = state
     return states
 
@@ -215,9 +221,9 @@ def read_states(
     *,
     state: State | None = None,
 ) -> tuple[AlertState, ...]:
-    """Return alert states, ordered by comparison, alert and segment.
+    """Return the alerts of a comparison in one state, ordered by comparison, alert and segment.
 
-    ``comparison`` and ``state`` select some of them. None selects all.
+    ``comparison`` None selects all comparisons, and ``state`` None selects all states.
     """
     query = _STATES
     if comparison is not None:
@@ -237,8 +243,8 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
         query = query.where(transitions.c.comparison == comparison)
     newest_starts: dict[AlertKey, Transition] = {}
     for start in from_rows(Transition, connection.execute(query)):
-        # Several starts of an alert may have the same key. Only the newest of them is returned.
-        # `pop` keeps the order by id, because a dict does not move a key that is set again.
+        # If several starts of an alert have the same dedup key, the newest one is returned. `pop`
+        # moves its alert to the end of the dict, so the starts stay ordered by id.
         newest_starts.pop(key_of(start), None)
         newest_starts[key_of(start)] = start
     return tuple(newest_starts.values())
@@ -254,12 +260,12 @@ def _may_replace(
 ) -> bool:
     """Return whether the new row of an alert may replace the stored row.
 
-    - The new row must not be judged for an earlier slot than the stored row.
-    - The alert's first new transition must begin at the stored state. The key of the firing is not
+    - The slot for which the new row was judged must not be earlier than the stored one.
+    - The alert's first new transition must begin at the stored state. The dedup key is not
       compared, because the transition may have changed it.
-    - Without a transition, the state and the key of the firing must be the stored ones.
+    - Without a transition, the state and the dedup key must not differ.
 
-    An alert without a stored row is quiet and has no key.
+    An alert without a stored row is quiet and has no dedup key.
     """
     stored_state = State.QUIET
     stored_key = None
@@ -278,11 +284,10 @@ def _with_new_keys(
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Return the states and transitions, with a new dedup key for each firing that needs one.
+    """Return the states and transitions, with a new dedup key if an earlier firing has the key.
 
-    A firing needs one if an earlier firing has its key. This happens if a rule was removed and
-    added again, or if a clock was set back. Receivers must not take the new firing for the earlier
-    one.
+    Otherwise receivers would take the new firing for the earlier one. Firings have the same key if
+    a rule was removed and added again, or if a clock was set back.
     """
     # The new starts are not stored yet, so a stored start with the same key is an earlier one.
     starts = {
@@ -297,20 +302,19 @@ def _with_new_keys(
         key_and_start = f"{old_key} {starts[old_key].at.isoformat()}"
         new_keys[old_key] = hashlib.sha256(key_and_start.encode()).hexdigest()[:32]
 
-    def new_key(old_key: str | None) -> str | None:
-        return new_keys.get(old_key, old_key)
+    def with_new_key(item: _Item) -> _Item:
+        return replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key))
 
-    return (
-        [replace(state, dedup_key=new_key(state.dedup_key)) for state in states],
-        [replace(change, dedup_key=new_key(change.dedup_key)) for change in new_transitions],
-    )
+    return list(map(with_new_key, states)), list(map(with_new_key, new_transitions))
 
 
-def _as_started(connection: Connection, new_transitions: Sequence[Transition]) -> list[Transition]:
-    """Return the transitions, each end with the labels, metric and statistic of its start.
+def _with_labels_of_starts(
+    connection: Connection, new_transitions: Sequence[Transition]
+) -> list[Transition]:
+    """Return the transitions, each end with the labels, kind, metric and statistic of its start.
 
-    The rule may have changed since the start. Receivers need these values to find the alert that
-    ended.
+    Receivers need these values to find the alert that ended. The rule may have changed since the
+    start.
     """
     keys = {transition.dedup_key for transition in new_transitions if transition.is_end} - {None}
     if not keys:
@@ -318,7 +322,7 @@ def _as_started(connection: Connection, new_transitions: Sequence[Transition]) -
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
     starts = from_rows(Transition, connection.execute(query))
     start_by_key = {start.dedup_key: start for start in starts}
-    as_started = []
+    with_labels = []
     for transition in new_transitions:
         start = start_by_key.get(transition.dedup_key)
         if transition.is_end and start is not None:
@@ -329,29 +333,29 @@ def _as_started(connection: Connection, new_transitions: Sequence[Transition]) -
                 metric=start.metric,
                 statistic=start.statistic,
             )
-            as_started.append(changed)
+            with_labels.append(changed)
         else:
-            as_started.append(transition)
-    return as_started
+            with_labels.append(transition)
+    return with_labels
 
 
-def _deliver_lasting_starts(
+def _add_missing_deliveries(
     connection: Connection,
     firing: Sequence[AlertState],
     receivers: Sequence[str],
 ) -> None:
-    """Store a delivery of each firing's start to every receiver that does not have one yet."""
+    """Store a delivery of each firing's start to every receiver that has no such delivery yet."""
     if not firing:
         return
     keys = [state.dedup_key for state in firing]
-    of_firing = transitions.c.dedup_key.in_(keys)
-    starts = select(transitions.c.id, transitions.c.at).where(of_firing, IS_START)
+    is_of_firing = transitions.c.dedup_key.in_(keys)
+    starts = select(transitions.c.id, transitions.c.at).where(is_of_firing, IS_START)
     pending = []
     for transition_id, started_at in connection.execute(starts):
         for receiver in receivers:
             pending.append(pending_delivery(transition_id, receiver, started_at))
     if pending:
-        # A transition has one delivery to each receiver. A second one is a conflict, and is ignored.
+        # A transition has at most one delivery to each receiver. A second one is ignored.
         store_missing = insert(connection, deliveries).on_conflict_do_nothing()
         connection.execute(store_missing, pending)
 
@@ -359,9 +363,9 @@ def _deliver_lasting_starts(
 def _receivers_of_starts(
     connection: Connection, new_transitions: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
-    """Return the receivers that have a delivery of a firing's start, by the firing's dedup key.
+    """Return the receivers of the starts of the firings that the transitions end or acknowledge.
 
-    Only firings that one of the new transitions acknowledges or ends are returned.
+    The keys are the dedup keys of the firings.
     """
     keys = {
         transition.dedup_key
@@ -374,7 +378,7 @@ def _receivers_of_starts(
     query = (
         select(transitions.c.dedup_key, deliveries.c.receiver)
         .join(deliveries, deliveries.c.transition_id == transitions.c.id)
-        .where(transitions.c.dedup_key.in_(keys - {None}), transitions.c.from_state != State.FIRING)
+        .where(transitions.c.dedup_key.in_(keys - {None}), IS_START)
         .order_by(deliveries.c.id)
     )
     for dedup_key, receiver in connection.execute(query):

@@ -51,7 +51,8 @@ class SqlAlertStore:
         empty text.
         """
         if not self._installation:
-            with self._database.write() if create else self._database.read() as connection:
+            begin = self._database.write if create else self._database.read
+            with begin() as connection:
                 self._installation = installation_of(connection, create=create)
         return self._installation
 
@@ -86,10 +87,10 @@ class SqlAlertStore:
             store_alerts(connection, states, transitions, receivers)
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
-        """Delete the states whose rule or comparison was removed, and store their last transitions.
+        """Delete the states of alerts whose rule or comparison was removed.
 
-        The deliveries of these transitions are stored too. A state that has changed since it was
-        read is left out.
+        ``transitions`` end these alerts, and are stored with their deliveries. A state stays if it
+        has changed since it was read.
         """
         comparisons = {change.comparison for change in transitions}
         with self._database.write() as connection:
@@ -97,28 +98,29 @@ class SqlAlertStore:
             stored = stored_states(connection, comparisons)
             ended = []
             for change in transitions:
-                # `pop` lets only the first transition of an alert end its state.
+                # After `pop`, other transitions of the same alert find no state.
                 state = stored.pop(key_of(change), None)
                 expected = (change.from_state, change.dedup_key)
                 if state is not None and (state.state, state.dedup_key) == expected:
                     ended.append(change)
             for change in ended:
-                is_alert = [alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS]
-                connection.execute(delete(alert_states).where(*is_alert))
+                is_state = [alert_states.c[name] == getattr(change, name) for name in KEY_COLUMNS]
+                connection.execute(delete(alert_states).where(*is_state))
             store_transitions(connection, ended, receivers)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
-        """Let the run of ``slot`` change states that were judged in slots after ``now``.
+        """Let the run of ``slot`` change states that were judged for slots after ``now``.
 
-        Such states exist after a clock was set back. Nobody is notified.
+        Such states exist if a clock was set back. Nobody is notified.
         """
-        # `admit_states` accepts a judgement of ``slot`` only if the last judged slot is not later.
+        # A run can change a state only if the state was judged for an earlier slot.
         new_times = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         with self._database.write() as connection:
             lock_names(connection, [comparison])
             for column, new_time in new_times.items():
-                is_late = and_(alert_states.c.comparison == comparison, column > now)
-                connection.execute(update(alert_states).where(is_late).values({column: new_time}))
+                is_in_future = and_(alert_states.c.comparison == comparison, column > now)
+                change = update(alert_states).where(is_in_future).values({column: new_time})
+                connection.execute(change)
 
     def acknowledge(
         self,
@@ -129,7 +131,7 @@ class SqlAlertStore:
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        return self._change(
+        return self._change_firing(
             comparison,
             alerts,
             values={"acknowledged_by": author},
@@ -154,11 +156,11 @@ class SqlAlertStore:
             "incident": None,
             "acknowledged_by": None,
         }
-        return self._change(
+        return self._change_firing(
             comparison, alerts, values=values, to_state=State.QUIET, reason=reason, at=at
         )
 
-    def _change(
+    def _change_firing(
         self,
         comparison: str,
         alerts: Sequence[tuple[str, str]],
@@ -168,10 +170,10 @@ class SqlAlertStore:
         reason: str,
         at: datetime,
     ) -> tuple[Transition, ...]:
-        """Set fields of the firing alerts among ``alerts``, and store the transitions.
+        """Set fields of those ``alerts`` that fire. Store and return the transitions.
 
-        ``alerts`` are names and segments. Returns the transitions. An alert whose fields already
-        have these values is left out.
+        ``alerts`` are names and segments. An alert is left out if its fields already have these
+        ``values``.
         """
         with self._database.write(is_fenced=False) as connection:
             states = []
@@ -186,7 +188,7 @@ class SqlAlertStore:
         return tuple(changes)
 
     def accept(self, level: Transition) -> Transition:
-        """Store that somebody accepted the level that began in the slot of ``level``.
+        """Store that a person accepted a new normal level, which began in the slot of ``level``.
 
         If this level was accepted before, nothing is stored, and the stored transition is returned.
         """
@@ -199,11 +201,11 @@ class SqlAlertStore:
         return level
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
-        """Delete the transition that accepted the level of this slot, and return it.
+        """Delete and return the transition by which a person accepted the level of this slot.
 
-        Returns None if the level was not accepted.
+        Returns None if nobody accepted the level.
         """
-        is_accepted = (
+        is_of_level = (
             transitions.c.comparison == comparison,
             transitions.c.alert == ACCEPTED_LEVEL,
             transitions.c.slot == slot,
@@ -211,7 +213,7 @@ class SqlAlertStore:
         with self._database.write() as connection:
             lock_names(connection, [comparison])
             accepted = read_accepted(connection, comparison)
-            connection.execute(delete(transitions).where(*is_accepted))
+            connection.execute(delete(transitions).where(*is_of_level))
         for level in accepted:
             if level.slot == slot:
                 return level
@@ -230,13 +232,13 @@ class SqlAlertStore:
             return read_silences(connection, ending_after=ending_after)
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
-        ended = (
+        end_silence = (
             update(silences)
             .where(silences.c.id == number, silences.c.ends_at > now)
             .values(ends_at=now)
         )
         with self._database.write(is_fenced=False) as connection:
-            return connection.execute(ended).rowcount == 1
+            return connection.execute(end_silence).rowcount == 1
 
 
 def read_silences(connection: Connection, *, ending_after: datetime | None) -> tuple[Silence, ...]:
@@ -253,9 +255,10 @@ def _lock_firing(
     comparison: str,
     alerts: Sequence[tuple[str, str]],
 ) -> list[tuple[AlertState, Transition]]:
-    """Return the firing states among these names and segments, each with the start of its firing.
+    """Return the states of those ``alerts`` that fire, each with the start of the firing.
 
-    No other transaction can change these states before the current transaction ends.
+    ``alerts`` are names and segments. No other transaction can change the states before this
+    transaction ends.
     """
     lock_names(connection, {comparison})
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}

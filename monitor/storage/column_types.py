@@ -66,9 +66,10 @@ def unescape(text: str) -> str:
 
 
 def stored_name(name: str) -> str:
-    """Return the form in which a name is stored and looked up: escaped, short enough for an index.
+    """Return the form in which a name is stored and looked up.
 
-    The function returns the same form for a name and for the name that is read back.
+    The name is escaped, and shortened if it does not fit into an index. A shortened name that is
+    read from the database has the same stored form.
     """
     stored = escape(name)
     # A character has at most four bytes, so short names need not be encoded.
@@ -79,27 +80,28 @@ def stored_name(name: str) -> str:
 
 
 def stored_names(names: list[str]) -> list[str]:
-    """Return the `stored_name` of each name. This is fast if all names are short and plain ASCII."""
+    """Return the `stored_name` of each name. This is fast if all names are short ASCII texts."""
     joined = "".join(names)
     is_plain = joined.isascii() and "\x00" not in joined
-    if is_plain and len(max(names, key=len, default="")) <= MAX_KEY_BYTES:
+    longest = max(names, key=len, default="")
+    if is_plain and len(longest) <= MAX_KEY_BYTES:
         return names  # such names are stored as they are
     return [stored_name(name) for name in names]
 
 
 def read_document(text: str | bytes) -> object:
-    """Return the value of a stored document, with its texts unescaped. Engines call it."""
+    """Return the value of a stored JSON document, with all texts unescaped."""
     if isinstance(text, bytes):
         text = text.decode()
     document = json.loads(text)
-    # SQLite's text is ASCII, so that U+2400 is written as an escape of JSON.
+    # The JSON of SQLite is ASCII, which has an escape sequence in place of U+2400.
     if "\u2400" in text or "\\u2400" in text:
         return _convert_texts(document, unescape)
     return document
 
 
 def _convert_texts(value: object, convert: Any) -> object:  # noqa: PLR0911 - one for each type
-    """Return the value in types that JSON has, with ``convert`` applied to each text and name."""
+    """Return the value in JSON's types. ``convert`` is applied to each text and each key."""
     if type(value) is int:  # Most values in documents are integers, so this check comes first.
         return value
     if isinstance(value, str):
@@ -192,7 +194,7 @@ class Document(TypeDecorator[Any]):
 
 
 class Values(Document):
-    """Values of one type, such as a dataclass, stored as a document.
+    """Values of one type, such as a dataclass, which are stored as JSON.
 
     Fields with their default value are not stored. NULL is read as ``absent``.
     """

@@ -146,23 +146,23 @@ _PARTITION_DROPPED = DatabaseFailure(
     "is dropping a partition of scores at this moment: try again",
     _Kind.CONFLICT,
 )
-_AWAY = DatabaseFailure(
+_UNREACHABLE = DatabaseFailure(
     "cannot be reached: check that the server runs, and host and port in `database:`",
     _Kind.UNREACHABLE,
 )
 
 
 @contextmanager
-def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
+def translated(url: URL, driver_error: type[Exception]) -> Iterator[None]:
     """Raise a DatabaseError in place of each error of the database in the ``with`` block.
 
-    ``driver`` is the base class of all errors that the database's driver raises.
+    ``driver_error`` is the base class of all errors that the database's driver raises.
     """
     try:
         yield
     except DBAPIError as error:
         raise translate(error.orig, url) from None
-    except driver as error:
+    except driver_error as error:
         raise translate(error, url) from None
     except PoolTimeout:
         msg = f"{describe_url(url)}: every connection of the pool is in use: try again"
@@ -181,7 +181,7 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
 def translate(error: BaseException | None, url: URL) -> DatabaseError:
     """Return the error to raise in place of the driver's error.
 
-    It is a SchemaError if tables or columns of this version are missing.
+    This is a SchemaError if tables or columns of this version are missing.
     """
     if isinstance(error, sqlite3.Error):
         failure = _sqlite_failure(error, url)
@@ -200,7 +200,7 @@ def translate(error: BaseException | None, url: URL) -> DatabaseError:
 
 def _sqlite_failure(error: sqlite3.Error, url: URL) -> DatabaseFailure | None:
     """Describe SQLite's error. Return None if it means that tables or columns are missing."""
-    # An error of Python's module has no code. The code 0 is no kind of error.
+    # Errors of Python's module sqlite3 have no code. SQLite has no error with the code 0.
     code = getattr(error, "sqlite_errorcode", 0)
     # The lowest byte of the code is the kind of error, and the other bytes are details.
     kind = code & 0xFF
@@ -208,12 +208,12 @@ def _sqlite_failure(error: sqlite3.Error, url: URL) -> DatabaseFailure | None:
         return failure_of_opening(file_of(url) or Path())
     if kind in _SQLITE:
         return _SQLITE[kind]
-    # SQLite has no code for a missing table or column, so its text is compared: "no such table: T",
-    # "no such column: C" or "table T has no column named C".
+    # SQLite has no code for a missing table or column, so the text is compared. The texts are "no
+    # such table: T", "no such column: C" and "table T has no column named C".
     if str(error).startswith(("no such table", "no such column", "table ")):
         return None
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    return _unforeseen(error, name)
+    return _log_unforeseen(error, name)
 
 
 def failure_of_opening(file: Path) -> DatabaseFailure:
@@ -237,11 +237,11 @@ def _postgres_failure(error: BaseException | None, url: URL) -> DatabaseFailure 
     if not state:
         return _failure_of_connecting(error, url)
     failure = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
-    return failure or _unforeseen(error, f"SQLSTATE {state}")
+    return failure or _log_unforeseen(error, f"SQLSTATE {state}")
 
 
 def _failure_of_connecting(error: BaseException | None, url: URL) -> DatabaseFailure:
-    """Describe an error of PostgreSQL's driver without SQLSTATE: no connection was made."""
+    """Describe why PostgreSQL's driver made no connection. Such errors have no SQLSTATE."""
     unreadable = find_unreadable_tls_file(url.query)
     if unreadable is not None:
         option, file = unreadable
@@ -252,12 +252,12 @@ def _failure_of_connecting(error: BaseException | None, url: URL) -> DatabaseFai
         fault_and_advice = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
         return DatabaseFailure(fault_and_advice, _Kind.UNREACHABLE)
     if type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
-        return _AWAY
-    return _unforeseen(error, type(error).__name__)
+        return _UNREACHABLE
+    return _log_unforeseen(error, type(error).__name__)
 
 
-def _unforeseen(error: BaseException | None, code: str) -> DatabaseFailure:
-    """Log the error, and describe it by its code only, because its text may contain secrets."""
+def _log_unforeseen(error: BaseException | None, code: str) -> DatabaseFailure:
+    """Log the error, and describe it only by the code, because the text may contain secrets."""
     if error is not None:
         log_error(error)
     return DatabaseFailure(

@@ -20,9 +20,9 @@ _FORMS = "use sqlite:///path/to/file.db or postgresql://user:password@host/datab
 
 
 def parse_url(url: SecretStr | str) -> URL:
-    """Read a database's URL.
+    """Parse a database's URL.
 
-    Raises ConfigError if rankwatch cannot use it. The message never shows the URL.
+    Raises ConfigError if rankwatch cannot use the URL. The message does not show the URL.
     """
     text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
@@ -72,7 +72,10 @@ def file_of(url: URL) -> Path | None:
 
 
 def describe_url(url: URL) -> str:
-    """Name the database in a message, without secrets: by its file, or by name, host and port."""
+    """Return the name of the database for messages: its file, or its name, host and port.
+
+    The name contains no secrets.
+    """
     file = file_of(url)
     if file is not None:
         return f"SQLite database {file}"

@@ -25,11 +25,11 @@ _NOT_IN_DELIVERIES = frozenset({"delivery_id", "at", "fallback"})
 def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) -> None:
     """Store the outcomes of attempts, and update their deliveries.
 
-    A delivery that another attempt has settled meanwhile is not updated. If an outcome names a
-    fallback receiver, this receiver gets a delivery of the same transition. Raises DatabaseError if
-    a delivery is missing.
+    A delivery is not updated if it is settled already: sent, dropped or given up. If an outcome
+    names a fallback receiver, this receiver gets a delivery of the same transition. Raises
+    DatabaseError if a delivery is missing.
     """
-    delivery_rows = _lock(connection, [outcome.delivery_id for outcome in outcomes])
+    delivery_rows = _lock_deliveries(connection, [outcome.delivery_id for outcome in outcomes])
     new_notifications = []
     updates = []
     fallbacks = []
@@ -56,10 +56,10 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
     if updates:
         connection.execute(_UPDATE, updates)
     if fallbacks:
-        # The receiver may have a delivery of the transition already. If its routes dropped this
-        # delivery, it becomes pending. Otherwise it stays as it is.
+        # The fallback receiver may have a delivery of the transition already. This delivery becomes
+        # pending if the receiver's routes dropped it. Otherwise it does not change.
         insertion = insert(connection, deliveries)
-        # SQL calls a row ``excluded`` if it is not inserted because of the existing row.
+        # If there is such a delivery, SQL calls the new row ``excluded``.
         columns = ("status", "next_attempt_at", "settled_at")
         insert_or_reopen = insertion.on_conflict_do_update(
             index_elements=["transition_id", "receiver"],
@@ -69,7 +69,7 @@ def record_outcomes(connection: Connection, outcomes: Sequence[Notification]) ->
         connection.execute(insert_or_reopen, fallbacks)
 
 
-def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
+def _lock_deliveries(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
     """Return the rows of these deliveries by id, locked until the transaction ends."""
     query: Select[Any] = (
         select(
@@ -82,7 +82,7 @@ def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
         .with_for_update()
     )
     locked: dict[int, Row[Any]] = {}
-    # All transactions lock rows in the same order, so that no two wait for each other.
+    # All transactions lock rows in the same order, so that there is no deadlock.
     for chunk in chunks(sorted(ids)):
         rows = connection.execute(query.where(deliveries.c.id.in_(chunk)))
         locked |= {row.id: row for row in rows}
@@ -90,16 +90,20 @@ def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
 
 
 def _is_news(row: Row[Any], outcome: Notification) -> bool:
-    """Return whether to store the outcome: it was sent, or differs from the delivery's last one."""
-    is_same = row.status is outcome.status and row.reason == outcome.reason
-    return not is_same or outcome.status is DeliveryStatus.SENT
+    """Return whether to store the outcome.
+
+    It is stored if the delivery was sent, or if its status or reason has changed.
+    """
+    has_changed = row.status is not outcome.status or row.reason != outcome.reason
+    return has_changed or outcome.status is DeliveryStatus.SENT
 
 
 def _new_values(outcome: Notification) -> dict[str, object]:
-    """Return the parameters of `_UPDATE`, with the new values of the delivery's columns.
+    """Return the new values of the delivery's columns, as parameters of `_UPDATE`.
 
-    The new values end the claim of the delivery.
+    The values also end the claim on the delivery.
     """
+    settled_at = None if outcome.status in WAITING_STATUSES else outcome.at
     was_tried = outcome.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)
     return to_row(
         outcome,
@@ -109,7 +113,7 @@ def _new_values(outcome: Notification) -> dict[str, object]:
         new_attempts=int(was_tried),
         # The column must not be NULL. Nothing reads it after the delivery is settled.
         next_attempt_at=outcome.next_attempt_at or outcome.at,
-        settled_at=None if outcome.status in WAITING_STATUSES else outcome.at,
+        settled_at=settled_at,
         claimed_by=None,
         claimed_until=None,
     )

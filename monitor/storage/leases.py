@@ -64,11 +64,13 @@ class Leases(Protocol):
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
     """Return the object with which one daemon acquires the lease of this database."""
-    # It has its own connections, so that a renewal never waits for a connection that a run uses.
+    # The lease has its own connections, so that no renewal waits for a connection that a run uses.
     file = file_of(url)
     if file is not None:
         return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
-    return PostgresLeases(Database(url, patience_s=lasts.total_seconds() / 3), holder, lasts)
+    # If a call gives up after a third of the lease, the daemon can still renew the lease in time.
+    patience_s = lasts.total_seconds() / 3
+    return PostgresLeases(Database(url, patience_s=patience_s), holder, lasts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +82,21 @@ class PostgresLeases:
     lasts: timedelta
 
     def acquire(self) -> Lease | Occupied:
-        # This waits for at most one commit of the daemon that led before.
         with self.database.read() as connection:
-            before, occupied = read_lease(connection)
+            last_holder, occupied = read_lease(connection)
         if occupied is not None:
             return occupied
         with self.database.write() as connection:
-            epoch = _take(connection, self.holder, self.lasts)
+            # This waits for at most one commit of the last holder.
+            epoch = _take_if_free(connection, self.holder, self.lasts)
             if epoch is not None:
-                return Lease(holder=self.holder, epoch=epoch, before=before)
+                return Lease(holder=self.holder, epoch=epoch, before=last_holder)
+            # Another daemon was faster. It may have released the lease again.
             _, occupied = read_lease(connection)
         return occupied or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
 
     def renew(self, lease: Lease) -> bool:
-        # An expired lease is renewed too, if nobody has taken it.
+        # An expired lease is renewed too if no other daemon has taken it.
         with self.database.write() as connection:
             until = _now(connection) + literal(self.lasts, Interval)
             renewal = update(leases).where(is_current(lease)).values(expires_at=until)
@@ -113,7 +116,7 @@ class PostgresLeases:
 class SqliteLeases:
     """Implements `Leases` for SQLite.
 
-    The daemon with the file lock leads, so there is no standby.
+    The daemon that has locked the file leads. No other daemon can use the file as a standby.
     """
 
     database: Database
@@ -124,13 +127,13 @@ class SqliteLeases:
         # process.
         self.lock.take()
         with self.database.write() as connection:
-            before = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
-            epoch = _take(connection, self.lock.holder, None)
-        return Lease(holder=self.lock.holder, epoch=epoch or 0, before=before)
+            last_holder = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
+            epoch = _take_if_free(connection, self.lock.holder, None)
+        return Lease(holder=self.lock.holder, epoch=epoch or 0, before=last_holder)
 
     def renew(self, lease: Lease) -> bool:
-        # This writes nothing. It checks that this process still has the lock, that the file was not
-        # replaced, and that the epoch is still the same.
+        # Nothing is written, because the lease does not expire. `take` checks the lock, and `read`
+        # checks that the file was not replaced.
         self.lock.take()
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
@@ -146,8 +149,8 @@ class SqliteLeases:
 def installation_of(connection: Connection, *, create: bool) -> str:
     """Return this database's random id.
 
-    The id is stored as the holder in a row of ``leases`` that is no real lease. The id is empty if
-    the database has none and ``create`` is False.
+    The id is the holder in a row of ``leases`` that is no real lease. Without such a row,
+    ``create`` True stores one, and ``create`` False returns an empty text.
     """
     if create:
         values = {
@@ -198,29 +201,30 @@ def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
     The first value is None if no daemon ever had the lease. The second value is None if no daemon
     has the lease now.
     """
-    left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
-    row = connection.execute(
-        select(leases.c.holder, leases.c.epoch, left.label("left")).where(leases.c.name == LEADING)
-    ).one_or_none()
+    # PostgreSQL calls the number of seconds in an interval "epoch".
+    seconds_left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
+    query = select(leases.c.holder, leases.c.epoch, seconds_left.label("seconds_left"))
+    row = connection.execute(query.where(leases.c.name == LEADING)).one_or_none()
     if row is None:
         return None, None
-    if row.left is None or row.left <= 0:
+    if row.seconds_left is None or row.seconds_left <= 0:
         return row.holder, None
-    return row.holder, Occupied(holder=row.holder, epoch=row.epoch, free_in_s=float(row.left))
+    free_in_s = float(row.seconds_left)
+    return row.holder, Occupied(holder=row.holder, epoch=row.epoch, free_in_s=free_in_s)
 
 
-def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
-    """Take the lease for ``lasts`` if it is free. Returns the new epoch, or None if it is not free.
+def _take_if_free(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
+    """Take the lease for ``lasts`` if it is free. Return the new epoch, or None if it is not free.
 
-    On SQLite, ``lasts`` is None. Only the process with the file lock calls this there. So the lease
-    is always taken, and has no end.
+    On SQLite, ``lasts`` is None: the caller has locked the file, so the lease is always taken. It
+    never expires.
     """
     now = _now(connection)
     until: Any = None
     is_free = None  # no condition
     if lasts is not None:
         until = now + literal(lasts, Interval)
-        # A lease without an end was not taken on PostgreSQL.
+        # Only SQLite's leases have no end. Such a lease does not count on PostgreSQL.
         is_free = or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
     values = {"holder": holder, "acquired_at": now, "expires_at": until}
     first_lease = insert(connection, leases).values(name=LEADING, epoch=1, **values)

@@ -37,9 +37,9 @@ _SEGMENT_NAMES = b"segments"
 
 @immutable
 class ListPiece:
-    """Lists of one arm.
+    """Lists of one arm as a Parquet file, the ``payload``.
 
-    ``first_user`` and ``last_user`` are its first and last user id in UTF-8.
+    ``first_user`` and ``last_user`` are the lowest and the highest user id in UTF-8.
     """
 
     arm: Arm
@@ -52,37 +52,37 @@ class ListPiece:
 def pack(lists: KeptLists) -> Iterator[ListPiece]:
     """Yield the pieces of both arms.
 
-    An arm without users has one piece without rows. So stored lists of no users differ from lists
-    that were not stored, and `unpack` finds the columns. Both arms have the same users, so only the
-    baseline's pieces have their segments.
+    An arm without users has one piece without rows, from which `unpack` reads the columns. Only the
+    baseline's pieces have the users' segments, because both arms have the same users.
     """
     names = list(lists.segments)
     segments = segment_column(lists.segments, names, len(lists.baseline))
     metadata = {_SEGMENT_NAMES: json.dumps(names).encode()}
-    for part, users in enumerate(_cut(lists.baseline)):
-        piece = _piece(lists.baseline, users).append_column(_SEGMENTS, segments[users])
+    for part, rows in enumerate(_divide_rows(lists.baseline)):
+        piece = _to_arrow(lists.baseline, rows).append_column(_SEGMENTS, segments[rows])
         yield _pack_piece(Arm.BASELINE, part, piece.replace_schema_metadata(metadata))
-    for part, users in enumerate(_cut(lists.candidate)):
-        yield _pack_piece(Arm.CANDIDATE, part, _piece(lists.candidate, users))
+    for part, rows in enumerate(_divide_rows(lists.candidate)):
+        yield _pack_piece(Arm.CANDIDATE, part, _to_arrow(lists.candidate, rows))
 
 
-def _cut(table: RankingTable) -> Iterator[slice]:
-    """Yield the rows of each piece. There is at least one piece."""
+def _divide_rows(table: RankingTable) -> Iterator[slice]:
+    """Yield the range of rows of each piece. There is at least one piece."""
+    list_lengths = np.diff(table.offsets)
+    longest = int(list_lengths.max(initial=1))
     # The number of items is limited too, so that a piece needs little memory.
-    longest = int(np.diff(table.offsets).max(initial=1))
     piece_users = max(1, min(PIECE_USERS, PIECE_ITEMS // longest))
     for start in range(0, max(len(table), 1), piece_users):
         yield slice(start, min(start + piece_users, len(table)))
 
 
 def _pack_piece(arm: Arm, part: int, piece: pa.Table) -> ListPiece:
-    # An empty piece has no first user.
-    first_and_last = pc.min_max(piece["user"]).as_py()
+    # Both are None if the piece is empty.
+    lowest_and_highest = pc.min_max(piece["user"]).as_py()
     return ListPiece(
         arm=arm,
         part=part,
-        first_user=encode_user(first_and_last["min"] or ""),
-        last_user=encode_user(first_and_last["max"] or ""),
+        first_user=encode_user(lowest_and_highest["min"] or ""),
+        last_user=encode_user(lowest_and_highest["max"] or ""),
         payload=_encode(piece),
     )
 
@@ -93,25 +93,27 @@ def encode_user(user: str) -> bytes:
 
 
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
-    """Return the lists in these Parquet files. Each arm's files must be in the order of `pack`.
+    """Return the lists in the Parquet files of both arms, which are in the order of `pack`.
 
     Raises ValueError or OSError if a piece is damaged, and ValueError if the pieces do not belong
     together.
     """
-    tables = []
+    tables = {}
     for arm in Arm:
         parts = [_open(payload).read(use_threads=False) for payload in pieces.get(arm, ())]
         _require(bool(parts), "an arm has no pieces")
-        tables.append(pa.concat_tables(parts))
-    baseline, candidate = map(rankings, tables)
+        tables[arm] = pa.concat_tables(parts)
+    with_segments = tables[Arm.BASELINE]
+    baseline = rankings(with_segments)
+    candidate = rankings(tables[Arm.CANDIDATE])
     _require(baseline.users.equals(candidate.users), "the arms' users differ")
-    _require(_SEGMENTS in tables[0].column_names, "the segments are missing")
-    names = json.loads(tables[0].schema.metadata[_SEGMENT_NAMES])
-    segments = rows_by_segment(tables[0][_SEGMENTS], names)
+    _require(_SEGMENTS in with_segments.column_names, "the segments are missing")
+    names = json.loads(with_segments.schema.metadata[_SEGMENT_NAMES])
+    segments = rows_by_segment(with_segments[_SEGMENTS], names)
     return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 
-def find_user(payload: bytes, user: str) -> tuple[str, ...] | None:
+def find_items(payload: bytes, user: str) -> tuple[str, ...] | None:
     """Return the items of the user's list, or None if the user is not in this piece."""
     file = _open(payload)
     users = file.read(columns=["user"], use_threads=False)["user"]
@@ -127,12 +129,12 @@ def _require(condition: bool, message: str) -> None:  # noqa: FBT001 - a conditi
         raise ValueError(message)
 
 
-def _piece(table: RankingTable, users: slice) -> pa.Table:
-    """Return the lists of these users, the rows ``users`` of the table, as an Arrow table."""
-    # The last list ends at the offset after its own.
-    offsets = table.offsets[users.start : users.stop + 1]
+def _to_arrow(table: RankingTable, rows: slice) -> pa.Table:
+    """Return these rows of the table as an Arrow table."""
+    # A list begins at one offset and ends at the next one, so there is one more offset than lists.
+    offsets = table.offsets[rows.start : rows.stop + 1]
     columns = {
-        "user": user_column(table.users[users]),
+        "user": user_column(table.users[rows]),
         "items": list_column(offsets, table.items),
     }
     if table.scores is not None:

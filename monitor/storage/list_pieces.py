@@ -52,7 +52,7 @@ _PIECES = (
 
 
 def encode_lists(lists: KeptLists | None) -> list[dict[str, Any]]:
-    """Return a row of ``kept_lists`` for every piece, still without ``run_id``.
+    """Return a row of ``kept_lists``, without ``run_id``, for each piece of the lists.
 
     Returns no rows if ``lists`` is None.
     """
@@ -69,24 +69,25 @@ def store_lists(
     result: RunResult,
     pieces: Sequence[dict[str, Any]],
 ) -> None:
-    """Insert a run's lists, and delete earlier lists of the comparison that nothing needs any more.
+    """Insert a run's lists, and delete earlier lists of the comparison that are no longer needed.
 
-    Call it after the alert states are stored, because the states decide which lists are needed.
+    ``pieces`` are the rows that `encode_lists` returns. The caller stores the alert states first,
+    because the states decide which lists are needed.
     """
-    # If the run stored no lists, the newest stored lists are those of an earlier run and must stay.
+    # Without new lists, the lists of the last run with lists are still needed.
     if not pieces:
         return
-    rows = [{"run_id": result.claim.run_id, **piece} for piece in pieces]
-    connection.execute(kept_lists.insert(), rows)
     claim = result.claim
-    run = {"comparison": claim.comparison, "slot": claim.slot, "now": result.finished_at}
-    connection.execute(_DELETE_SUPERSEDED, run)
+    rows = [{"run_id": claim.run_id, **piece} for piece in pieces]
+    connection.execute(kept_lists.insert(), rows)
+    new_run = {"comparison": claim.comparison, "slot": claim.slot, "now": result.finished_at}
+    connection.execute(_DELETE_SUPERSEDED, new_run)
 
 
 def load_lists(database: Database, run_id: int) -> KeptLists | None:
-    """Return the run's lists, or None if it stored none.
+    """Return the run's lists, or None if no lists of the run are stored.
 
-    Raises DatabaseError if they are damaged.
+    Raises DatabaseError if the lists are damaged.
     """
     pieces: dict[Arm, list[bytes]] = defaultdict(list)
     for arm, payload in database.rows(_PIECES, {"run_id": run_id}):
@@ -107,7 +108,7 @@ def load_lists(database: Database, run_id: int) -> KeptLists | None:
 
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:
-    """Return both lists of one user of the run, or None if they are not stored."""
+    """Return both lists of one user of the run, or None if the lists are not stored."""
     from monitor.storage import list_parquet
 
     user_key = list_parquet.encode_user(user)
@@ -118,7 +119,7 @@ def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists |
     )
     items_by_arm: dict[str, tuple[str, ...]] = {}
     for arm, payload in connection.execute(query):
-        items = list_parquet.find_user(payload, user)
+        items = list_parquet.find_items(payload, user)
         if items is not None:
             items_by_arm[arm] = items
     if len(items_by_arm) < len(Arm):
@@ -143,18 +144,18 @@ def last_run_with_lists(
 
 
 def onset_of(connection: Connection, comparison: str) -> datetime | None:
-    """Return since when at least one drift alert of the comparison has not been quiet.
+    """Return when the oldest current drift alert of the comparison began.
 
     Returns None if all drift alerts are quiet.
     """
-    query = _onset().where(alert_states.c.comparison == comparison)
+    query = _select_onset().where(alert_states.c.comparison == comparison)
     onset: datetime | None = connection.scalar(query)
     return onset
 
 
-def _onset() -> Select[Any]:
-    """Select when the oldest current drift alert began, in all comparisons."""
-    # Alerts on conditions, such as missing users, may last for months without a fault in the lists.
+def _select_onset() -> Select[Any]:
+    """Select when the oldest current drift alert of all comparisons began."""
+    # Alerts on conditions, such as missing users, are not drift. They may last for months.
     conditions = select(transitions.c.alert).where(transitions.c.kind == RuleKind.CONDITION)
     is_drift = and_(alert_states.c.state != State.QUIET, alert_states.c.alert.not_in(conditions))
     return select(func.min(alert_states.c.since)).where(is_drift)
@@ -163,14 +164,14 @@ def _onset() -> Select[Any]:
 def runs_with_unneeded_lists(
     before: datetime | None, now: datetime | BindParameter[datetime]
 ) -> Select[tuple[int]]:
-    """Select settled runs whose lists can be deleted.
+    """Select finished runs whose lists can be deleted.
 
-    Lists of slots before ``before`` can always be deleted. Of later slots (of all slots if
-    ``before`` is None), these lists must stay:
+    Lists of slots before ``before`` can always be deleted. For other slots, the lists of these runs
+    must stay:
 
-    - the lists of the comparison's newest run with status ok and stored lists
-    - the lists of the newest run of this kind from before the current alerts began
-    - the lists of runs that wait for relevance
+    - the comparison's newest run with status ok and stored lists
+    - the newest such run from before the current alerts began
+    - runs that wait for relevance
     """
     # ``runs`` is the run that may be selected. ``other`` is any run of the same comparison.
     other = runs.alias()
@@ -180,23 +181,23 @@ def runs_with_unneeded_lists(
         exists().where(kept_lists.c.run_id == other.c.id),
     )
     onset = (
-        _onset()
+        _select_onset()
         .where(alert_states.c.comparison == runs.c.comparison)
         .correlate(runs)
         .scalar_subquery()
     )
-    before_alerts = newest_slot.where(other.c.slot < onset).correlate(runs).scalar_subquery()
+    newest_before_onset = newest_slot.where(other.c.slot < onset).correlate(runs).scalar_subquery()
     is_superseded = and_(
         runs.c.slot < newest_slot.correlate(runs).scalar_subquery(),
-        runs.c.slot.is_distinct_from(before_alerts),
+        runs.c.slot.is_distinct_from(newest_before_onset),
     )
-    # Relevance may still arrive, or arrive again if the slot is run again.
-    waits = and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)
-    is_unneeded = and_(is_superseded, ~waits)
+    # Runs that have relevance wait too, because their slots may be run again.
+    waits_for_relevance = and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)
+    is_unneeded = and_(is_superseded, ~waits_for_relevance)
     if before is not None:
         is_unneeded = or_(runs.c.slot < before, is_unneeded)
-    is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
-    return select(runs.c.id).where(is_settled, HAS_LISTS, is_unneeded)
+    is_finished = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
+    return select(runs.c.id).where(is_finished, HAS_LISTS, is_unneeded)
 
 
 _SUPERSEDED = runs_with_unneeded_lists(None, bindparam("now")).where(

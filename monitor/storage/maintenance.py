@@ -1,7 +1,5 @@
 """SqlMaintenance checks and measures the database, decides who may write, and deletes old data."""
 
-# ruff: noqa: D102 - the port has the docstrings of its methods
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -79,7 +77,7 @@ class SqlMaintenance:
         self._sizes: Mapping[DataKind, int] = {}
 
     def prepare(self, *, create: bool) -> None:
-        """Check that the schema fits. If ``create`` is True, missing tables are created first."""
+        """Check the version of the schema. ``create`` True creates missing tables first."""
         if create:
             schema_version.create_tables(self._database)
         self.ping()
@@ -90,18 +88,16 @@ class SqlMaintenance:
             schema_version.require_newest(connection, describe_url(self._database.url))
 
     def probe_write(self) -> None:
-        """Write and flush a stored value.
-
-        Raises DatabaseError if the database cannot be written now.
-        """
-        # A transaction that changes nothing would succeed on a full disk.
+        """Raise DatabaseError if the database cannot be written now."""
+        # A transaction that changes nothing would succeed on a full disk. So a stored value is
+        # written again.
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite_value(connection)
 
     def record_outage(self, since: datetime, until: datetime) -> None:
-        """Store an outage of the database for a week.
+        """Store when an outage of the database began and ended. It is kept for a week.
 
-        A second call for the outage changes its end.
+        A second call with the same ``since`` changes the end.
         """
         with self._database.write(is_fenced=False) as connection:
             leases.store_outage(connection, since, until)
@@ -112,19 +108,20 @@ class SqlMaintenance:
             return leases.away_s_since(connection, instant)
 
     def stand_by(self) -> None:
-        """Refuse to write from now on. Each attempt raises LeaseLostError."""
+        """Let `Database.write` raise LeaseLostError from now on, because another daemon leads."""
         self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
-        """Write under this lease from now on, and end what daemons of earlier epochs have claimed.
+        """Write under this lease from now on, and end the claims of earlier leaders.
 
-        Their unfinished runs become abandoned, and the last leader's claims on deliveries end. A
-        transaction may be idle for ``patience``. Returns the number of abandoned runs of each
+        Runs that earlier leaders did not finish become abandoned. The database ends transactions
+        that are idle for longer than ``patience``. Returns the number of abandoned runs of each
         comparison. Raises LeaseLostError if another daemon has taken the lease.
         """
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         is_older_claim = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
         abandoned = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
+        # An earlier leader cannot store a result any more, because the attempt has a higher number.
         end_claims = (
             update(runs)
             .where(is_older_claim)
@@ -135,18 +132,17 @@ class SqlMaintenance:
             if lease.before is not None:
                 end_delivery_claims(connection, lease.before)
             ended = connection.execute(end_claims)
-            # A rerun that ended keeps the status of its earlier result.
+            # A slot that was run again keeps the status of the earlier result.
             return Counter(name for name, status in ended if status is RunStatus.ABANDONED)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        """Delete data of older slots, in many small transactions.
+        """Delete expired data, in many small transactions.
 
-        - Deletes nothing if the server's clock or the stored runs contradict ``now``.
-          ``Pruned.reason`` then says why.
+        - Deletes nothing if ``now`` seems wrong. ``Pruned.reason`` then has the reason.
         - Never deletes alert states, or transitions whose deliveries still wait.
-        - Rolls up past days first. Deletes explanations together with evidence.
-        - Deletes stored lists before they expire if nothing needs them. The newest lists of each
-          comparison and the lists of runs that wait for relevance are needed.
+        - Stores the daily sums of past days first.
+        - Also deletes stored lists that have not expired but are not needed. The newest lists of
+          each comparison and the lists of runs that wait for relevance are needed.
         - On PostgreSQL, deletes the scores of whole days only.
         """
         with self._database.read() as connection:
@@ -162,6 +158,7 @@ class SqlMaintenance:
         return replace(pruned, deleted_by_kind=dict(+by_kind))
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
+        """Return the bytes of each kind of data. ``refresh`` False returns the last result."""
         if refresh or not self._sizes:
             with self._database.read() as connection:
                 self._sizes = bytes_by_kind(connection)
@@ -183,26 +180,27 @@ class SqlMaintenance:
 
 
 def find_clock_error(connection: Connection, now: datetime) -> str | None:
-    """Explain why ``now`` may be wrong, so that old data must not be deleted yet.
+    """Return a sentence if ``now`` may be too late, or None if nothing contradicts ``now``.
 
-    Returns None if nothing contradicts ``now``. If a clock is years ahead, rankwatch would
-    otherwise delete data that nobody can restore.
+    If a clock is years ahead, rankwatch must not delete the data that seems to be old.
     """
     if not is_sqlite(connection):
-        server = connection.execute(select(func.clock_timestamp())).scalar_one()
-        if now - server > _CLOCK_SKEW:
+        server_time = connection.execute(select(func.clock_timestamp())).scalar_one()
+        if now - server_time > _CLOCK_SKEW:
             return (
                 f"this machine's clock says {format_instant(now)}, and the database's clock says "
-                f"{format_instant(server)}: {_ADVICE}"
+                f"{format_instant(server_time)}: {_ADVICE}"
             )
+    # Newer slots are ignored, because they may come from the wrong clock.
     confirming_until = now - CONFIRMED_AFTER
-    slots = _newest_slots(connection, confirming_until)
-    if not slots:
-        # If no slot is old enough, no data is old enough to be deleted.
+    newest_first = _newest_slots(connection, confirming_until)
+    if not newest_first:
+        # Without older slots, there is no data to delete.
         return None
-    # After twice the last time between two runs, another run should have followed.
-    newest = slots[0]
-    longest_gap = max(LONGEST_GAP, 2 * (newest - slots[-1]))
+    newest = newest_first[0]
+    last_gap = newest - newest_first[-1]  # 0 if there is only one slot
+    # If the clock is right, another run should have followed within this time.
+    longest_gap = max(LONGEST_GAP, 2 * last_gap)
     if confirming_until - newest <= longest_gap:
         return None
     return (
@@ -212,9 +210,10 @@ def find_clock_error(connection: Connection, now: datetime) -> str | None:
 
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
-    """Return the two newest slots until then, newest first; only one slot if there is one run.
+    """Return the slots of the two newest runs until ``until``, newest first.
 
-    Without runs, return the newest rolled-up day. The list is empty without such a day.
+    The result is shorter if there are fewer runs. Without runs, the newest day with daily sums
+    replaces the slots.
     """
     slots = select(runs.c.slot).where(runs.c.slot <= until).distinct()
     newest_two = slots.order_by(runs.c.slot.desc()).limit(2)
@@ -226,7 +225,7 @@ def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
-    """Return the bytes on disk of each kind of data, with its indexes.
+    """Return the bytes on disk of each kind of data, with the indexes.
 
     Free pages of a SQLite file are not counted.
     """
@@ -235,22 +234,23 @@ def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     sizes = dict.fromkeys(TABLES_OF_KIND, 0)
     for kind, tables in TABLES_OF_KIND.items():
         if kind is DataKind.SCORES and is_sqlite_file:
-            continue  # the end of this function counts the scores
+            continue  # computed below
         for table in tables:
             sizes[kind] += bytes_of_table(connection, table.name)
     if is_sqlite_file:
-        # All other pages belong to scores. Counting them directly would read most of the file.
-        pages = _read_pragma(connection, "page_count") - _read_pragma(connection, "freelist_count")
-        used_bytes = pages * _read_pragma(connection, "page_size")
+        # All other pages belong to scores. Counting the pages of scores would read most of the
+        # file.
+        free_pages = _read_pragma(connection, "freelist_count")
+        used_pages = _read_pragma(connection, "page_count") - free_pages
+        used_bytes = used_pages * _read_pragma(connection, "page_size")
         sizes[DataKind.SCORES] = max(0, used_bytes - sum(sizes.values()))
     return sizes
 
 
 def _measure_kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    """Return the size of the kind: ``used`` bytes, the runs with data of the kind, the oldest slot.
+    """Return the size of the kind: bytes (``used``), runs with data of the kind, and oldest slot.
 
-    Daily roll-ups and alerts do not belong to runs, so their number of runs is 0. Their oldest slot
-    is the oldest day, or the slot of the oldest transition.
+    Daily sums and alerts do not belong to runs, so the number of runs is 0.
     """
     table = TABLES_OF_KIND[kind][0]
     if kind is DataKind.DAILY:

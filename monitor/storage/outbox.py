@@ -60,10 +60,13 @@ _SEARCHED_OUTCOMES = 50_000
 """How many of the newest outcomes are searched for each receiver's last success and error."""
 _EXAMPLES = 2
 """How many users' lists a message shows if no explanation names users."""
-_IN_TURN = (case((deliveries.c.message_key.is_(None), 1), else_=0), deliveries.c.message_key)
-"""Deliveries that may have arrived come first, grouped by message.
+_UNCONFIRMED_FIRST = (
+    case((deliveries.c.message_key.is_(None), 1), else_=0),
+    deliveries.c.message_key,
+)
+"""Deliveries in messages that may have arrived come first, grouped by message.
 
-So a message that may have arrived is sent again as a whole.
+So such a message is sent again with all its deliveries.
 """
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING_STATUSES)
@@ -96,28 +99,29 @@ class SqlOutbox:
         until: datetime,
         limit: int,
     ) -> tuple[Delivery, ...]:
+        """Claim up to ``limit`` deliveries of one comparison to this receiver, oldest first."""
         with self._database.write() as connection:
-            # Only one process at a time claims deliveries to this receiver. So a newer delivery
-            # cannot overtake one that is being sent.
+            # Only one process at a time claims deliveries to this receiver. So no newer delivery
+            # overtakes a delivery that is being sent.
             lock_names(connection, {receiver})
             comparison = _comparison_due_longest(connection, receiver, now)
             if comparison is None:
                 return ()
             is_free = and_(deliveries.c.receiver == receiver, _IS_WAITING, ~_is_claimed(now))
-            # If there are more than ``limit``, deliveries that are due come before others.
+            # Deliveries that are not due yet are claimed too, up to ``limit``.
             due_first = case((_is_due(now), 0), else_=1)
             waiting = (
                 _select(*_COLUMNS)
                 .where(is_free, transitions.c.comparison == comparison)
-                .order_by(*_IN_TURN, due_first, transitions.c.id)
+                .order_by(*_UNCONFIRMED_FIRST, due_first, transitions.c.id)
                 .limit(limit)
                 .with_for_update(skip_locked=True, of=deliveries)
             )
             rows = connection.execute(waiting).all()
-            is_claimed = deliveries.c.id.in_([row.delivery_id for row in rows])
-            claim = update(deliveries).where(is_claimed)
+            is_selected = deliveries.c.id.in_([row.delivery_id for row in rows])
+            claim = update(deliveries).where(is_selected)
             connection.execute(claim.values(claimed_by=owner, claimed_until=until))
-        # ``id`` is the transition's.
+        # ``id`` is the id of the transition.
         return tuple(map(_to_delivery, sorted(rows, key=attrgetter("id"))))
 
     def firing_snapshot(
@@ -128,10 +132,11 @@ class SqlOutbox:
         *,
         now: datetime,
     ) -> FiringSnapshot:
+        """Return the comparison's current firings, and what the receiver knows about them."""
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
-            # An alert that ``changes`` end is not in ``firing``, but the receiver may know it.
+            # The receiver may also know alerts that ended with ``changes``.
             relevant_changes = [*changes, *firing]
             possibly_sent = _sent_rows(connection, receiver, comparison, relevant_changes)
             keys = [change.dedup_key for change in relevant_changes if change.dedup_key]
@@ -149,6 +154,7 @@ class SqlOutbox:
         )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
+        """Return what messages say about the run of the slot."""
         run = select(runs.c.id, runs.c.models, runs.c.reasons).where(
             runs.c.comparison == comparison, runs.c.slot == slot
         )
@@ -175,9 +181,10 @@ class SqlOutbox:
         owner: str,
         until: datetime,
     ) -> None:
+        """Store that these deliveries are sent now in one message, so they may be known."""
         is_in_message = deliveries.c.id.in_([delivery.id for delivery in sending])
         mark = update(deliveries).where(is_in_message)
-        # Sending takes time, so all claims of the process on these receivers are renewed.
+        # Sending takes time, so all claims of the owner for these receivers are prolonged.
         receivers = {delivery.receiver for delivery in sending}
         is_of_owner = and_(
             deliveries.c.receiver.in_(receivers), deliveries.c.claimed_by == owner, _IS_WAITING
@@ -191,6 +198,7 @@ class SqlOutbox:
             record_outcomes(connection, notifications)
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
+        """Return deliveries of starts that must be repeated, because the alerts still fire."""
         is_due = and_(deliveries.c.receiver == receiver, deliveries.c.repeat_at <= now)
         query = (
             _select(*_COLUMNS)
@@ -215,6 +223,7 @@ class SqlOutbox:
             connection.execute(schedule.values(repeat_at=at, message_key=message_key))
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
+        """Return the sent starts of current firings, and the ends sent since ``ended_since``."""
         is_sent = and_(
             deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT
         )
@@ -225,24 +234,24 @@ class SqlOutbox:
         return from_rows(Transition, sorted(rows, key=attrgetter("id")))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
-        """Retry what these receivers refused: starts of current firings, and ends of the last day.
+        """Retry starts of current firings and recent ends that these receivers refused.
 
-        Starts that the routes dropped are tried again too. Returns the number of deliveries that
-        are retried.
+        Starts that the routes dropped are retried too. Returns the number of these deliveries.
         """
-        is_configured = deliveries.c.receiver.in_(list(receivers))
+        is_to_receivers = deliveries.c.receiver.in_(list(receivers))
         is_given_up = deliveries.c.status.in_(_GIVEN_UP)
         lasting_starts = _select(deliveries.c.id).join(alert_states, IS_LASTING_START)
-        refused_starts = lasting_starts.where(is_configured, is_given_up)
+        refused_starts = lasting_starts.where(is_to_receivers, is_given_up)
         is_refused_lately = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= now - _RETRIED_FOR,
         )
-        refused_ends = _select(deliveries.c.id).where(is_configured, is_refused_lately, IS_END)
+        refused_ends = _select(deliveries.c.id).where(is_to_receivers, is_refused_lately, IS_END)
         is_refused = or_(deliveries.c.id.in_(refused_starts), deliveries.c.id.in_(refused_ends))
         pending = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
+        retry = update(deliveries).where(is_refused).values(pending)
         with self._database.write() as connection:
-            return connection.execute(update(deliveries).where(is_refused).values(pending)).rowcount
+            return connection.execute(retry).rowcount
 
     def give_up_removed(self, *, configured: Sequence[str], now: datetime) -> int:
         """Give up deliveries to receivers that are not in ``configured``.
@@ -288,10 +297,16 @@ class SqlOutbox:
         return tuple(map(_to_delivery, [*reversed(newest_first), *waiting]))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        is_held = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
+        """Return the number of pending deliveries to each receiver, and the oldest age in seconds.
+
+        If ``held`` is True, starts that are held back are counted instead.
+        """
+        is_counted = deliveries.c.status == DeliveryStatus.PENDING
+        if held:
+            is_counted = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
         query = (
             _select(deliveries.c.receiver, func.count(), func.min(transitions.c.at))
-            .where(is_held if held else deliveries.c.status == DeliveryStatus.PENDING)
+            .where(is_counted)
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
         )
@@ -303,16 +318,18 @@ class SqlOutbox:
         return backlog
 
     def receiver_health(self) -> Mapping[str, ReceiverHealth]:
+        """Return the last success and the last error of each receiver."""
         newest = (
             select(notifications)
             .order_by(notifications.c.id.desc())
             .limit(_SEARCHED_OUTCOMES)
             .subquery()
         )
-        # A sent delivery has a reason if no message was sent, because its alert joined an incident.
+        # If an alert only joins an incident, no message is sent. The delivery then counts as sent,
+        # but has a reason.
         is_sent = newest.c.status == DeliveryStatus.SENT
         is_success = and_(is_sent, newest.c.reason.is_(None))
-        # An unsent delivery has no reason if rankwatch did not try to send it.
+        # If rankwatch did not try to send the delivery, there is no reason.
         is_unsent = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
         is_error = and_(is_unsent, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
         with self._database.read() as connection:
@@ -327,7 +344,7 @@ class SqlOutbox:
         return health
 
     def given_up(self, *, since: datetime) -> Mapping[str, int]:
-        """Return how many deliveries to each receiver were given up since then.
+        """Return how many deliveries to each receiver were given up since ``since``.
 
         Receivers that were removed from the configuration are left out.
         """
@@ -337,19 +354,19 @@ class SqlOutbox:
             ~deliveries.c.is_receiver_removed,
         )
         query = (
-            select(deliveries.c.receiver, func.count())
+            select(deliveries.c.receiver, func.count().label("total"))
             .where(is_given_up)
             .group_by(deliveries.c.receiver)
         )
-        return {row[0]: row[1] for row in self._database.rows(query)}
+        return {row.receiver: row.total for row in self._database.rows(query)}
 
 
 def _last_by_receiver(
     connection: Connection, newest: FromClause, condition: ColumnElement[bool]
 ) -> dict[str, Row[Any]]:
-    """Return the last of the ``newest`` outcomes that meets the condition, by receiver.
+    """Return each receiver's last outcome that meets the condition.
 
-    ``newest`` is a query of notifications.
+    Only outcomes in ``newest``, a subquery of ``notifications``, are searched.
     """
     last = (
         select(deliveries.c.receiver, func.max(newest.c.id).label("id"))
@@ -365,8 +382,10 @@ def _last_by_receiver(
 
 
 def end_delivery_claims(connection: Connection, owner: str) -> None:
-    """End the claims of a process that can no longer record outcomes."""
-    # If the owner sent a message without recording it, another process sends the message again.
+    """End the claims of a process that can no longer record outcomes.
+
+    Another process then sends the deliveries, perhaps for the second time.
+    """
     is_of_owner = and_(_IS_WAITING, deliveries.c.claimed_by == owner)
     connection.execute(
         update(deliveries).where(is_of_owner).values(claimed_by=None, claimed_until=None)
@@ -376,7 +395,7 @@ def end_delivery_claims(connection: Connection, owner: str) -> None:
 def _worst_examples(connection: Connection, run_id: int) -> tuple[ExampleLists, ...]:
     """Return both lists of some users with the least similar lists in the run."""
     evidence = items_by_run(connection, Evidence, [run_id]).get(run_id, ())
-    # The worst users come first, and representative users after them.
+    # Users with the least similar lists come before representative users.
     return tuple(
         ExampleLists(user=item.user, baseline=item.baseline, candidate=item.candidate)
         for item in evidence[:_EXAMPLES]
@@ -396,8 +415,8 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:
     """Return the comparison with the delivery that has been due for the longest time.
 
-    Comparisons with a claimed delivery are left out, because it is being sent now. Returns None if
-    no other comparison has a due delivery.
+    Comparisons with a claimed delivery are left out, because the delivery is being sent now.
+    Returns None if no other comparison has a due delivery.
     """
     is_waiting = and_(deliveries.c.receiver == receiver, _IS_WAITING)
     claimed = _select(transitions.c.comparison).where(is_waiting, _is_claimed(now))
@@ -414,14 +433,14 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
     next_attempt_at = deliveries.c.next_attempt_at
-    # If a clock was set back, the time of the next attempt may be too far in the future.
+    # A time too far in the future was stored before a clock was set back. Such a delivery is due.
     return or_(next_attempt_at <= now, next_attempt_at > now + _LONGEST_PAUSE)
 
 
 def _is_claimed(now: datetime) -> ColumnElement[bool]:
-    # A delivery without a claim counts as one whose claim ends now.
+    # Without a claim, ``ends_at`` is ``now``, so the delivery is not claimed.
     ends_at = func.coalesce(deliveries.c.claimed_until, now)
-    # A claim that ends too late was taken before a clock was set back.
+    # A claim that ends too late was taken before a clock was set back. It does not count.
     return and_(ends_at > now, ends_at <= now + _LONGEST_CLAIM)
 
 
@@ -431,7 +450,7 @@ def _sent_rows(
     comparison: str,
     changes: Sequence[Transition],
 ) -> list[Row[Any]]:
-    """Return the starts and ends that the receiver got or may have got, in their stored order.
+    """Return the starts and ends that the receiver got or may have got, ordered by id.
 
     Only transitions of the firings and incidents of ``changes`` are returned.
     """
@@ -453,22 +472,23 @@ def _sent_rows(
 
 
 def _starts_without_end(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """Return the beginnings of alerts after which no end of the same incident was sent.
+    """Return the sent starts after which no end of the same incident was sent.
 
-    ``rows`` are deliveries of beginnings and ends. The result is in the order of sending.
+    ``rows`` are deliveries of starts and ends. The result is in the order of sending.
     """
     sent_rows = [
         row for row in rows if row.status == DeliveryStatus.SENT and row.incident is not None
     ]
     sent_rows.sort(key=attrgetter("settled_at"))
-    # The rows are in the order in which they were sent, so the last end of an incident remains.
-    last_end_at = {
-        row.incident: row.settled_at for row in sent_rows if row.to_state != State.FIRING
-    }
+    last_end_at: dict[str, datetime] = {}
+    for row in sent_rows:
+        if row.to_state != State.FIRING:
+            last_end_at[row.incident] = row.settled_at
     starts = []
     for row in sent_rows:
         end_at = last_end_at.get(row.incident)
-        if row.to_state == State.FIRING and (end_at is None or row.settled_at > end_at):
+        is_after_end = end_at is None or row.settled_at > end_at
+        if row.to_state == State.FIRING and is_after_end:
             starts.append(from_row(Transition, row))
     return tuple(starts)
 
@@ -478,9 +498,9 @@ def _read_refused(
     comparison: str,
     keys: Iterable[str],
 ) -> frozenset[tuple[str, str]]:
-    """Return each receiver that refused a firing's start permanently, with the firing's key.
+    """Return the receiver and the dedup key of each start that was refused permanently.
 
-    ``keys`` are the dedup keys of the firings.
+    Only the firings with these dedup keys are searched.
     """
     query = _select(deliveries.c.receiver, transitions.c.dedup_key).where(
         transitions.c.comparison == comparison, deliveries.c.status == DeliveryStatus.DEAD, IS_START
@@ -493,7 +513,8 @@ def _read_refused(
 
 
 def _to_delivery(row: Row[Any]) -> Delivery:
-    """Make a delivery of a row with `_COLUMNS`, whose ``id`` is the transition's."""
+    """Return the delivery of a row with `_COLUMNS`. The row's ``id`` is the transition's id."""
+    next_attempt_at = row.next_attempt_at if row.status in WAITING_STATUSES else None
     return from_row(
         Delivery,
         row,
@@ -501,5 +522,5 @@ def _to_delivery(row: Row[Any]) -> Delivery:
         transition_id=row.id,
         transition=from_row(Transition, row),
         reason=row.last_reason,
-        next_attempt_at=row.next_attempt_at if row.status in WAITING_STATUSES else None,
+        next_attempt_at=next_attempt_at,
     )

@@ -47,8 +47,8 @@ from monitor.storage.run_results import (
     RUN_ROWS,
     coverage_by_run,
     explanations_by_run,
-    newest_ok,
     newest_run,
+    select_ok_runs,
 )
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
@@ -73,12 +73,14 @@ class SqlPageStore:
         self._database = database
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
+        """Return the last finished run before the slot, and the first one after the slot."""
         is_later = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.slot > slot)
         oldest_later = RUN_ROWS.where(is_later).order_by(runs.c.slot).limit(1)
         with self._database.read() as connection:
             before = newest_run(connection, comparison, _IS_FINISHED, runs.c.slot < slot)
             row = connection.execute(oldest_later).first()
-        return before, None if row is None else from_row(Run, row)
+        after = None if row is None else from_row(Run, row)
+        return before, after
 
     def series(
         self,
@@ -89,6 +91,7 @@ class SqlPageStore:
         until: datetime,
         max_points: int,
     ) -> tuple[SeriesPoint, ...]:
+        """Return at most ``max_points`` runs of the period, with mean and expectation."""
         comparison, metric, segment = series
         is_measured = and_(
             summaries.c.run_id == runs.c.id,
@@ -98,15 +101,15 @@ class SqlPageStore:
         is_expected = and_(
             expectations.c.run_id == runs.c.id,
             expectations.c.segment == segment,
-            expectations.c.alert == (alert or ""),
+            expectations.c.alert == (alert or ""),  # no alert has an empty name
         )
         is_wanted = and_(
             runs.c.comparison == comparison,
             _IS_FINISHED,
             runs.c.slot.between(since, until),
         )
-        # All runs of the period are read only to choose the runs to show. Their means are read with
-        # a subquery, because PostgreSQL would start processes for a join.
+        # The runs to show are chosen by the means of all runs of the period. A subquery reads the
+        # means, because PostgreSQL would start processes for a join.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
         runs_of_period = select(
             runs.c.id,
@@ -164,8 +167,9 @@ class SqlPageStore:
         until: datetime,
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
+        """Return each segment's means in the newest ok runs, and its users in the newest run."""
         with self._database.read() as connection:
-            newest_first = connection.scalars(_newest_ok(comparison, until, runs)).all()
+            newest_first = connection.scalars(_select_newest_ok(comparison, until, runs)).all()
             columns = (summaries.c.run_id, summaries.c.segment, summaries.c.mean)
             is_wanted = and_(summaries.c.run_id.in_(newest_first), summaries.c.metric == metric)
             query = select(*columns).where(is_wanted).order_by(summaries.c.position)
@@ -174,7 +178,7 @@ class SqlPageStore:
         means: dict[str, dict[int, float | None]] = defaultdict(dict)
         for run_id, segment, mean in rows:
             means[segment][run_id] = mean
-        # Only the coverage of the newest run was read.
+        # This is the coverage of one run, or of no run.
         users = {}
         for coverage in newest_coverage.values():
             users = {row.segment: row.paired for row in coverage.rows}
@@ -225,6 +229,7 @@ class SqlPageStore:
         until: datetime,
         runs: int,
     ) -> tuple[UserRun, ...]:
+        """Return the user's scores in the newest ok runs, oldest first."""
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
         with self._database.read() as connection:
             query = _scores_of_user(connection, comparison, user, until=until, max_runs=runs)
@@ -251,20 +256,22 @@ class SqlPageStore:
         user: str,
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
+        """Return the user's lists in the last earlier run from before the current alerts."""
         with self._database.read() as connection:
-            # The lists from before the current alerts are not affected by the alerts' fault.
+            # Lists from before the alerts do not have the fault that the alerts report.
             onset = onset_of(connection, comparison) or slot
             run = last_run_with_lists(connection, comparison, min(slot, onset))
-            lists = None if run is None else lists_of_user(connection, run.id, user)
-            if run is None or lists is None:
-                return None, None
-            return run.slot, lists
+            if run is not None:
+                lists = lists_of_user(connection, run.id, user)
+                if lists is not None:
+                    return run.slot, lists
+        return None, None
 
     def incident(self, key: str) -> IncidentHistory:
         """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers.
 
-        A receiver's answer to one message is stored once for each transition in the message. Here
-        such equal rows are joined to one answer.
+        A receiver's answer to one message is stored for each transition in the message. These equal
+        rows become one answer.
         """
         is_of_incident = transitions.c.incident == key
         first_transitions = (
@@ -293,7 +300,7 @@ class SqlPageStore:
         positions_by_answer: dict[ReceiverAnswer, list[int]] = {}
         for row in answer_rows:
             answer = from_row(ReceiverAnswer, row, positions=())
-            # An answer about transitions beyond the limit is returned too, without positions.
+            # Answers about transitions beyond the limit are returned too, without positions.
             positions = positions_by_answer.setdefault(answer, [])
             if row.id in position_of:
                 positions.append(position_of[row.id])
@@ -312,6 +319,10 @@ class SqlPageStore:
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
+        """Return the first starts of the newest incidents that the filter selects.
+
+        ``before_number`` is the number of the last incident on the previous page.
+        """
         key = transitions.c.incident
         firing = select(alert_states.c.incident).where(
             alert_states.c.state == State.FIRING, alert_states.c.incident.is_not(None)
@@ -344,8 +355,8 @@ class SqlPageStore:
 def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     """Return the SQL conditions for the incidents that the filter selects.
 
-    The conditions apply to the row of an incident's first start. The severity of an incident is the
-    highest severity of its starts. The filter's text is searched in every change of the incident.
+    The conditions are about the row of an incident's first start. The severity of an incident is
+    the highest severity of all starts. The filter's text is searched in all changes.
     """
     conditions: list[ColumnElement[bool]] = []
     if wanted.comparison is not None:
@@ -356,21 +367,21 @@ def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
         change = transitions.alias()
         worse = transitions.alias()
         conditions += [
-            _has(change, is_start(change), change.c.severity == wanted.severity),
-            ~_has(worse, is_start(worse), worse.c.severity.in_(more_severe)),
+            _incident_has(change, is_start(change), change.c.severity == wanted.severity),
+            ~_incident_has(worse, is_start(worse), worse.c.severity.in_(more_severe)),
         ]
     if wanted.text:
         change = transitions.alias()
         columns = (change.c.alert, change.c.segment, change.c.reason, change.c.explanation)
         matches = [column.icontains(wanted.text, autoescape=True) for column in columns]
-        conditions.append(_has(change, or_(*matches)))
+        conditions.append(_incident_has(change, or_(*matches)))
     return conditions
 
 
-def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that the incident has a change which meets all ``conditions``.
+def _incident_has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition that a change of the incident meets all ``conditions``.
 
-    ``change`` is an alias of ``transitions``, and the conditions are about this alias.
+    ``change`` is the alias of ``transitions`` that the conditions use.
     """
     return exists().where(change.c.incident == transitions.c.incident, *conditions)
 
@@ -378,14 +389,14 @@ def _has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[
 def _runs_to_show(candidates: Select[Any], max_points: int) -> Select[Any]:
     """Select the ids of at most ``max_points`` runs: the newest run, and one of each group of runs.
 
-    A group is a row of consecutive runs. If a run of the group has no mean, it is selected.
-    Otherwise the run with the lowest mean is selected. ``candidates`` has the columns ``id`` and
+    A group consists of consecutive runs. If a run of the group has no mean, it is selected.
+    Otherwise the run with the lowest mean is selected. ``candidates`` has the columns ``id``,
     ``mean``, ``number`` (from 1, by slot) and ``total`` (the number of runs).
     """
     run = candidates.subquery().c
-    # The newest run is a group of its own. The other runs are divided into the remaining groups, so
-    # the size of a group is (total - 1) / (max_points - 1), rounded up.
-    group_size = (run.total + max_points - 3) // (max_points - 1)
+    # The newest run is the group -1. The other runs are divided into the remaining groups.
+    max_groups = max_points - 1
+    group_size = (run.total - 1 + max_groups - 1) // max_groups  # rounded up
     group = case((run.number == run.total, -1), else_=(run.number - 1) // group_size)
     # False sorts before True, so runs without a mean come first.
     rank = func.row_number().over(partition_by=group, order_by=(run.mean.is_not(None), run.mean))
@@ -394,13 +405,13 @@ def _runs_to_show(candidates: Select[Any], max_points: int) -> Select[Any]:
 
 
 def _to_point(row: Row[Any]) -> SeriesPoint:
-    """Return the row of a run as a point, with the limits of the values that were normal."""
+    """Return the row of a run as a point, with the lowest and the highest normal value."""
     low, high = normal_band(row.expected, row.limit, row.opposite)
     return from_row(SeriesPoint, row, n=row.n or 0, low=low, high=high)
 
 
-def _newest_ok(comparison: str, until: datetime, max_runs: int) -> Select[Any]:
-    return newest_ok(comparison, runs.c.slot <= until).limit(max_runs)
+def _select_newest_ok(comparison: str, until: datetime, max_runs: int) -> Select[Any]:
+    return select_ok_runs(comparison, runs.c.slot <= until).limit(max_runs)
 
 
 def _scores_of_user(
@@ -411,12 +422,12 @@ def _scores_of_user(
     until: datetime,
     max_runs: int,
 ) -> Select[Any]:
-    """Select a row for each metric of the newest ok runs: slot, metric, place and all values.
+    """Select the user's scores in the newest ok runs, with a row for each run and metric.
 
-    The metric's score is the value ``v<place>``. The database looks up one row of ``scores`` for
-    each run and part.
+    A row has slot, metric, place, and the values of several metrics. The metric's score is the
+    value ``v<place>``.
     """
-    newest = _newest_ok(comparison, until, max_runs).subquery()
+    newest = _select_newest_ok(comparison, until, max_runs).subquery()
     is_row_of_user = and_(
         scores.c.run_id == score_places.c.run_id,
         scores.c.part == score_places.c.part,

@@ -72,7 +72,10 @@ class Partition:
 
 
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
-    """Return the condition that a run is settled and its slot is before ``before``."""
+    """Return the condition that a run is settled, and that its slot is before ``before``.
+
+    A run is settled if it has finished and no process has claimed its slot.
+    """
     return and_(
         runs.c.slot < before,
         runs.c.status != RunStatus.RUNNING,
@@ -85,14 +88,13 @@ def day_of_slot(slot: datetime) -> date:
     return slot.astimezone(UTC).date()
 
 
-def of_run(connection: Connection, run_id: int, of: FromClause = scores) -> ColumnElement[bool]:
-    """Return the condition that a row of the table belongs to the run."""
-    if of is runs:
+def of_run(connection: Connection, run_id: int, rows: FromClause = scores) -> ColumnElement[bool]:
+    """Return the condition that a row of the table ``rows`` belongs to the run."""
+    if rows is runs:
         return runs.c.id == run_id
-    if of is not scores or is_sqlite(connection):
-        return of.c.run_id == run_id
-    # With the day, PostgreSQL reads one partition. Without it, PostgreSQL would search all
-    # partitions.
+    if rows is not scores or is_sqlite(connection):
+        return rows.c.run_id == run_id
+    # Without the day, PostgreSQL would search all partitions of ``scores``.
     slot_day = select(utc_day(runs.c.slot)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
@@ -101,7 +103,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
     """Return the partitions of single days, oldest first. The default partition is left out."""
     partitions = []
     for row in connection.execute(_ATTACHED):
-        # The bounds are NULL if somebody is dropping the partition.
+        # The bounds are NULL while somebody is dropping the partition.
         bounds = _BOUNDS.search(row.bounds or "")
         if bounds is not None:
             first, end = map(date.fromisoformat, bounds.groups())
@@ -119,34 +121,39 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
     with database.read() as connection:
         attached = read_partitions(connection)
     for day in days:
-        if not any(partition.first <= day < partition.end for partition in attached):
-            _try_step(database, partial(_create, day=day))
+        has_partition = any(partition.first <= day < partition.end for partition in attached)
+        if not has_partition:
+            _try_step(database, partial(_create_partition, day=day))
 
 
 def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...]]:
-    """Drop the partitions of slots before ``before``, oldest first. Stop at one that is in use.
+    """Drop the partitions of slots before ``before``, oldest first.
 
     Returns the estimated number of deleted rows, and the reasons why partitions were not dropped.
     """
+    past = []
     with database.read() as connection:
-        past = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
+        for partition in read_partitions(connection):
+            if _is_past(connection, partition, before):
+                past.append(partition)
     dropped_rows = 0
     obstacles: list[str] = []
     for partition in past:
-        rows_or_error = _try_step(database, partial(_drop, partition=partition, before=before))
+        drop = partial(_drop_partition, partition=partition, before=before)
+        rows_or_error = _try_step(database, drop)
         if not isinstance(rows_or_error, DatabaseError):
             dropped_rows += rows_or_error
             continue
         obstacles.append(f"{partition.name} was not dropped: {rows_or_error}")
-        # If the error is temporary, the partition is in use. The next partitions would wait for a
-        # lock too. After a permanent error the next partitions are still tried.
+        # After a temporary error, such as a lock of another process, later partitions would have
+        # the same error.
         if not rows_or_error.permanent:
             break
     return dropped_rows, tuple(obstacles)
 
 
-def settled_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
-    """Select settled runs with slots before ``before`` and with rows in this table."""
+def settled_runs_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
+    """Select settled runs with slots before ``before`` and with rows in the table ``rows``."""
     has_rows = exists().where(rows.c.run_id == runs.c.id)
     return select(runs.c.id).where(is_settled_before(before), has_rows)
 
@@ -171,19 +178,20 @@ def rows_of(connection: Connection, name: str) -> int:
 def filter_of_dialect(connection: Connection) -> Callable[..., bool]:
     """Return Alembic's filter for the items of the schema that exist on this kind of database.
 
-    For example, only PostgreSQL has the column by which ``scores`` is partitioned. Such an item
-    names its database in ``info["only"]``.
+    For example, only PostgreSQL has the column by which ``scores`` is partitioned. The ``info`` of
+    this column names the database as ``only``.
     """
     dialect = connection.dialect.name
 
     def is_included(item: Any, *_: object) -> bool:  # noqa: ANN401 - any item of a schema
-        return bool(getattr(item, "info", {}).get("only", dialect) == dialect)
+        info = getattr(item, "info", {})
+        return bool(info.get("only", dialect) == dialect)
 
     return is_included
 
 
 def is_no_partition(name: str | None, kind: str, _: object) -> bool:
-    """Return False for partitions, because Alembic finds no declaration of these tables."""
+    """Return False for partitions, because no code declares these tables to Alembic."""
     return kind != "table" or name is None or not name.startswith("scores_")
 
 
@@ -192,21 +200,21 @@ def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
     return cast(func.timezone("UTC", instant), Date)
 
 
-def _create(connection: Connection, day: date) -> None:
-    """Create the partition of this day, if another process has not created it."""
+def _create_partition(connection: Connection, day: date) -> None:
+    """Create the partition of this day, unless another process has created it."""
     name = f"scores_{day:%Y_%m_%d}"
     connection.execute(_TAKE_TURNS)
     if any(partition.name == name for partition in read_partitions(connection)):
         return
-    # The table is created first and attached afterwards, because attaching locks only the default
-    # partition. Creating it as a partition would lock out all users of ``scores``.
+    # Creating the table as a partition would lock out all users of ``scores``. Attaching a table
+    # afterwards locks only the default partition.
     connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
     bounds = f"FROM ('{day}') TO ('{day + _DAY}')"
     connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES {bounds}"))
 
 
 def _is_past(connection: Connection, partition: Partition, before: datetime) -> bool:
-    """Return whether all runs of the partition's days are settled and before ``before``."""
+    """Return whether the partition's days are before ``before``, and all their runs are settled."""
     begin = datetime.combine(partition.first, time(), UTC)
     end = datetime.combine(partition.end, time(), UTC)
     if end > before:
@@ -216,12 +224,13 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     return not connection.scalar(has_unsettled)
 
 
-def _drop(connection: Connection, partition: Partition, before: datetime) -> int:
-    """Drop the partition if it is still past. Return the estimated number of deleted rows."""
+def _drop_partition(connection: Connection, partition: Partition, before: datetime) -> int:
+    """Drop the partition if it still `_is_past`. Return the estimated number of deleted rows."""
     # Readers lock the table first and then its partitions. The same order here prevents a deadlock.
     connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
-    is_attached = partition in read_partitions(connection)
-    if not is_attached or not _is_past(connection, partition, before):
+    if partition not in read_partitions(connection):
+        return 0  # another process has dropped it
+    if not _is_past(connection, partition, before):
         return 0
     rows = rows_of(connection, partition.name)
     connection.execute(text(f"DROP TABLE {partition.name}"))

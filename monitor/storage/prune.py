@@ -1,4 +1,4 @@
-"""Rolls up past days, and then deletes expired rows in small steps."""
+"""Stores daily sums of past days, and then deletes expired rows in small steps."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ from monitor.storage.partitions import (
     ensure_partitions,
     is_settled_before,
     of_run,
-    settled_with,
+    settled_runs_with,
 )
 from monitor.storage.rows import day_of, lock_names, midnight
 from monitor.storage.run_results import RUN_TABLES
@@ -83,31 +83,36 @@ Rows of the segment ``all`` stay as long as the run.
 
 
 def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
-    """Roll up past days, then delete expired rows and lists that nothing needs."""
+    """Store the daily sums of past days, then delete expired rows and unneeded lists."""
     runs_before = cutoffs[DataKind.RUNS]
     # No data of a run stays longer than the run itself.
     before = {kind: max(cutoff, runs_before) for kind, cutoff in cutoffs.items()}
     daily_before = cutoffs[DataKind.DAILY]
     summaries_before = before[DataKind.SUMMARIES]
-    roll_up(database, since=daily_before, complete_from=summaries_before, now=now)
-    days = [day_of_slot(now + timedelta(days=ahead)) for ahead in range(_DAYS_AHEAD + 1)]
-    ensure_partitions(database, days)
+    roll_up(database, since=daily_before, summaries_from=summaries_before, now=now)
+    next_days = [day_of_slot(now + timedelta(days=ahead)) for ahead in range(_DAYS_AHEAD + 1)]
+    ensure_partitions(database, next_days)
     scores_before = before[DataKind.SCORES]
     counts: Counter[str] = Counter()
     obstacles: tuple[str, ...] = ()
-    with_scores = settled_with(scores, scores_before)
+    with_scores = settled_runs_with(scores, scores_before)
     if not database.is_sqlite:
         # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
         counts["scores"], obstacles = drop_past(database, scores_before)
-        with_scores = settled_with(DEFAULT_PARTITION, scores_before)
-    counts += _delete_of_runs(database, with_scores, [delete(scores)])
+        with_scores = settled_runs_with(DEFAULT_PARTITION, scores_before)
+    counts += _delete_rows_of_runs(database, with_scores, [delete(scores)])
     for selected_runs, deletions in _deletions_of_runs(before, now):
-        counts += _delete_of_runs(database, selected_runs, deletions)
-    while deleted := _delete_some_transitions(database, runs_before):
+        counts += _delete_rows_of_runs(database, selected_runs, deletions)
+    while True:
+        deleted = _delete_some_transitions(database, runs_before)
+        if not deleted:
+            break
         counts += deleted
+    old_silences = delete(silences).where(silences.c.ends_at < runs_before)
+    old_daily = delete(daily).where(daily.c.day < daily_before)
     with database.write() as connection:
-        counts += _execute(connection, delete(silences).where(silences.c.ends_at < runs_before))
-        counts += _execute(connection, delete(daily).where(daily.c.day < daily_before))
+        counts += _execute_deletion(connection, old_silences)
+        counts += _execute_deletion(connection, old_daily)
     # The plus sign drops zeros.
     return Pruned(deleted_rows=dict(+counts), put_off=obstacles)
 
@@ -115,26 +120,27 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
 def _deletions_of_runs(
     before: Cutoffs, now: datetime
 ) -> Iterator[tuple[Select[tuple[int]], list[Delete]]]:
-    """Yield queries of runs, each with the deletions to apply to the rows of these runs.
+    """Yield queries of runs, each with the deletions that apply to these runs.
 
-    Scores are left out, because their tables depend on the database.
+    The caller deletes scores, because their tables depend on the database.
     """
     for table in (evidence, explanations):
-        yield settled_with(table, before[DataKind.EVIDENCE]), [delete(table)]
+        yield settled_runs_with(table, before[DataKind.EVIDENCE]), [delete(table)]
     yield runs_with_unneeded_lists(before[DataKind.LISTS], now), [delete(kept_lists)]
-    # The summaries of a day are deleted after they were rolled up.
-    with_details = _with_details(min(before[DataKind.SUMMARIES], midnight(now)))
-    yield with_details, [delete(table).where(table.c.segment != ALL) for table in DETAIL_TABLES]
+    # The summaries of today stay, because `roll_up` has only added up past days.
+    summaries_before = min(before[DataKind.SUMMARIES], midnight(now))
+    delete_details = [delete(table).where(table.c.segment != ALL) for table in DETAIL_TABLES]
+    yield _select_runs_with_details(summaries_before), delete_details
     expired = select(runs.c.id).where(is_settled_before(before[DataKind.RUNS]))
     yield expired, [delete(table) for table in (*RUN_TABLES, runs)]
 
 
-def _delete_of_runs(
+def _delete_rows_of_runs(
     database: Database,
     selected_runs: Select[tuple[int]],
     deletions: Sequence[Delete],
 ) -> Counter[str]:
-    """Apply the deletions to the rows of each run that the query selects, oldest slot first.
+    """Apply the deletions to each of the selected runs, oldest slot first.
 
     Each run has its own transaction. Returns the number of deleted rows of each table.
     """
@@ -145,19 +151,19 @@ def _delete_of_runs(
                 continue
             for deletion in deletions:
                 of_this_run = of_run(connection, run_id, deletion.table)
-                counts += _execute(connection, deletion.where(of_this_run))
+                counts += _execute_deletion(connection, deletion.where(of_this_run))
     return counts
 
 
 def _lock_if_selected(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
-    """Lock the run until the transaction ends, if the query still selects it.
+    """Lock the run until the transaction ends, and return True.
 
-    Returns whether the run was locked. It is not locked in two cases, and then its rows stay:
+    Returns False in two cases:
 
-    - The slot was run again since the query ran, so its rows are new.
-    - Another transaction has locked the run. The next pruning deletes its rows.
+    - The query no longer selects the run, because the slot was run again.
+    - Another transaction has locked the run. The next pruning deletes the run's rows.
     """
-    # With ``key_share``, other transactions may still insert rows that refer to the run.
+    # With ``key_share``, other transactions may insert rows that refer to the run meanwhile.
     lock_run = (
         query.where(runs.c.id == run_id)
         .order_by(None)
@@ -166,8 +172,8 @@ def _lock_if_selected(connection: Connection, query: Select[tuple[int]], run_id:
     return connection.scalar(lock_run) is not None
 
 
-def _with_details(before: datetime) -> Select[tuple[int]]:
-    """Select settled runs of older slots that have rows of segments other than ``all``."""
+def _select_runs_with_details(before: datetime) -> Select[tuple[int]]:
+    """Select settled runs of earlier slots with rows of other segments than ``all``."""
     has_summaries = exists().where(summaries.c.run_id == runs.c.id, summaries.c.segment != ALL)
     has_coverage = exists().where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL)
     return select(runs.c.id).where(is_settled_before(before), or_(has_summaries, has_coverage))
@@ -184,18 +190,19 @@ def _delete_some_transitions(database: Database, before: datetime) -> Counter[st
         is_of_batch = deliveries.c.transition_id.in_(ids)
         delivery_ids = select(deliveries.c.id).where(is_of_batch)
         is_of_delivery = notifications.c.delivery_id.in_(delivery_ids)
-        counts = _execute(connection, delete(notifications).where(is_of_delivery))
-        counts += _execute(connection, delete(deliveries).where(is_of_batch))
-        counts += _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
+        is_in_ids = transitions.c.id.in_(ids)
+        counts = _execute_deletion(connection, delete(notifications).where(is_of_delivery))
+        counts += _execute_deletion(connection, delete(deliveries).where(is_of_batch))
+        counts += _execute_deletion(connection, delete(transitions).where(is_in_ids))
     return counts
 
 
 def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
-    """Select old transitions whose firing has ended and whose deliveries no longer wait.
+    """Select transitions of earlier slots whose firing has ended.
 
-    The deliveries of the firing's other transitions must not wait either.
+    A transition is left out if a delivery of any transition of the firing still waits.
     """
-    # ``of_firing`` is the transition itself, or another transition of the same firing.
+    # ``of_firing`` is the transition, or another transition of the same firing.
     of_firing = transitions.alias()
     is_waiting = exists(
         select(deliveries.c.id)
@@ -217,8 +224,8 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
     return select(transitions.c.id).where(transitions.c.slot < before, ~or_(is_waiting, is_firing))
 
 
-def _execute(connection: Connection, statement: Delete) -> Counter[str]:
-    """Return the number of deleted rows, with the table's name as key."""
+def _execute_deletion(connection: Connection, statement: Delete) -> Counter[str]:
+    """Execute the statement. Return the number of deleted rows, with the table's name as key."""
     # The plus sign drops zeros, so the counter is empty if nothing was deleted.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})
 
@@ -227,38 +234,37 @@ def roll_up(
     database: Database,
     *,
     since: datetime,
-    complete_from: datetime,
+    summaries_from: datetime,
     now: datetime,
 ) -> None:
-    """Add up the summaries of each past day from ``since`` on that has ok runs but no sums yet.
+    """Store daily sums of the summaries of each past day from ``since`` on that has no sums yet.
 
-    All summaries of days from ``complete_from`` on are still stored. Sums of earlier days become
-    final: `SqlRunStore` does not delete them if a run of their day changes, because they cannot be
-    computed again.
+    The caller deletes the summaries of days before ``summaries_from`` afterwards. The sums of these
+    days become final, because they cannot be computed again. Other sums are deleted if a run of the
+    day changes.
     """
     with database.write() as connection:
-        is_early = daily.c.day < complete_from
-        connection.execute(update(daily).where(is_early, ~daily.c.is_final).values(is_final=True))
+        is_before = daily.c.day < summaries_from
+        connection.execute(update(daily).where(is_before, ~daily.c.is_final).values(is_final=True))
     with database.read() as connection:
-        due = connection.execute(_days_without_sums(connection, since, now)).all()
-    # A day before ``complete_from`` may have no sums yet, for example after a pause. Its summaries
-    # are still stored, because `prune` deletes them only after this function.
-    for comparison, day in due:
+        days = connection.execute(_days_without_sums(connection, since, now)).all()
+    for comparison, day in days:
         with database.write() as connection:
             lock_names(connection, [comparison])
             is_day = and_(daily.c.comparison == comparison, daily.c.day == day)
             if connection.scalar(select(exists().where(is_day))):
                 continue  # another process was faster
-            common_columns = {"comparison": comparison, "day": day, "is_final": day < complete_from}
-            rows = [{**common_columns, **sums} for sums in sums_of(connection, comparison, day)]
+            is_final = day < summaries_from
+            of_day = {"comparison": comparison, "day": day, "is_final": is_final}
+            rows = [{**of_day, **sums} for sums in sums_of(connection, comparison, day)]
             if rows:
                 connection.execute(daily.insert(), rows)
 
 
 def _days_without_sums(connection: Connection, since: datetime, now: datetime) -> Select[Any]:
-    """Select comparison and midnight of each past day that must be rolled up, oldest day first.
+    """Select comparison and midnight of each past day with ok runs but no sums, oldest day first.
 
-    Runs of ``NAME@ATTEMPT`` are not rolled up.
+    Earlier attempts that are kept as ``NAME@ATTEMPT`` are left out.
     """
     is_past = and_(
         runs.c.status == RunStatus.OK,
@@ -273,7 +279,7 @@ def _days_without_sums(connection: Connection, since: datetime, now: datetime) -
 
 
 def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict[str, Any]]:
-    """Add up the ok runs of the day by segment and metric.
+    """Add up the summaries of the day's ok runs by segment and metric.
 
     Returns rows of ``daily``. The caller adds the comparison, the day and ``is_final``.
     """
@@ -287,7 +293,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     users = summaries.c.n
     mean = summaries.c.mean
     error = summaries.c.standard_error
-    # Without the error of one run, the error of the day is not known.
+    # If the error of one run is unknown, the error of the day is unknown too.
     has_all_errors = func.count(error) == func.count(mean)
     query = (
         select(
@@ -295,8 +301,8 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
             func.count().label("runs"),
             func.sum(users).label("n"),
             func.sum(summaries.c.n_undefined).label("n_undefined"),
-            _over_users(mean).label("mean"),
-            case((has_all_errors, _over_users(error))).label("standard_error"),
+            _mean_over_users(mean).label("mean"),
+            case((has_all_errors, _mean_over_users(error))).label("standard_error"),
             func.min(mean).label("lowest"),
             func.max(mean).label("highest"),
         )
@@ -308,8 +314,8 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
     return [{**row, **details[row["segment"], row["metric"]]} for row in rows]
 
 
-def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
-    """Return the mean of the value over the users of all summaries. It is NULL without users."""
+def _mean_over_users(value: ColumnElement[float]) -> ColumnElement[float]:
+    """Return the mean of the value over the users of all summaries, or NULL without users."""
     total = func.sum(value * summaries.c.n, type_=Double())
     return total / func.nullif(func.sum(summaries.c.n), 0)
 
@@ -317,19 +323,18 @@ def _over_users(value: ColumnElement[float]) -> ColumnElement[float]:
 def _shares_and_histograms(
     connection: Connection, ids: Sequence[int]
 ) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the shares below floors and the histogram of each segment and metric.
+    """Return the columns ``shares_below`` and ``histogram`` of ``daily``, by segment and metric.
 
-    They are columns of ``daily``. The histogram is None if histograms of the day have different
-    bins.
+    The histogram is None if the runs' histograms have different bins.
     """
-    # The numbers of users by series and floor: users below the floor, and all users.
+    # The numbers of users by series and floor: users with lower scores, and all users.
     users_below: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     histograms: dict[tuple[str, str], Histogram | None] = {}
     for row in _read_summaries(connection, ids):
         series = row.segment, row.metric
         if series in histograms:
-            histograms[series] = _add(histograms[series], row.histogram)
+            histograms[series] = _add_histograms(histograms[series], row.histogram)
         else:
             histograms[series] = row.histogram
         for name, share in row.statistics.items():
@@ -348,14 +353,14 @@ def _shares_and_histograms(
 
 
 def _read_summaries(connection: Connection, ids: Sequence[int]) -> Iterator[Any]:
-    """Read the summaries of these runs. Histograms are large, so only some runs are read at once."""
+    """Yield the summaries of these runs. Only some runs are read at once, to save memory."""
     columns = (*_SERIES_COLUMNS, summaries.c.n, summaries.c.statistics, summaries.c.histogram)
     for start in range(0, len(ids), _RUNS_AT_ONCE):
         is_of_runs = summaries.c.run_id.in_(ids[start : start + _RUNS_AT_ONCE])
         yield from connection.execute(select(*columns).where(is_of_runs))
 
 
-def _add(total: Histogram | None, histogram: Histogram) -> Histogram | None:
+def _add_histograms(total: Histogram | None, histogram: Histogram) -> Histogram | None:
     """Return the sum of the histograms, or None if their bins differ."""
     if total is None or len(total.counts) != len(histogram.counts):
         return None

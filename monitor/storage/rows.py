@@ -32,11 +32,11 @@ def to_row(
     without: frozenset[str] = frozenset(),
     **others: object,
 ) -> dict[str, Any]:
-    """Return a row for the table: the item's fields but ``without``, and ``others``.
+    """Return a row for the table: the item's fields except ``without``, and the values ``others``.
 
     ``others`` replace fields of the same name. Raises TypeError if a field has no column.
     """
-    names = _stored_names(type(item), table, without)
+    names = _column_names(type(item), table, without)
     return {name: getattr(item, name) for name in names} | others
 
 
@@ -51,19 +51,19 @@ def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
     listed = list(rows)
     if not listed:
         return ()
-    # The names are found once, because the rows of a query have the same columns.
+    # All rows of a query have the same columns.
     names = _shared_names(kind, listed[0]._fields)
     return tuple(kind(**{name: getattr(row, name) for name in names}) for row in listed)
 
 
 @cache
-def _stored_names(
+def _column_names(
     kind: type[DataclassInstance], table: Table, without: frozenset[str]
 ) -> list[str]:
     names = [field.name for field in fields(kind) if field.name not in without]
-    lost = [name for name in names if name not in table.c]
-    if lost:
-        raise TypeError(f"{table.name} has no column for {kind.__name__}.{', '.join(lost)}")
+    missing = [name for name in names if name not in table.c]
+    if missing:
+        raise TypeError(f"{table.name} has no column for {kind.__name__}.{', '.join(missing)}")
     return names
 
 
@@ -74,7 +74,7 @@ def _shared_names(kind: type[DataclassInstance], columns: Sequence[str]) -> list
 
 
 def is_sqlite(connection: Connection) -> bool:
-    """Return whether this is SQLite, where only one transaction writes at a time."""
+    """Return whether the database is SQLite. On SQLite only one transaction writes at a time."""
     return connection.dialect.name == "sqlite"
 
 
@@ -102,14 +102,14 @@ def midnight(instant: datetime) -> datetime:
 
 
 def chunks(values: Iterable[_Value]) -> Iterator[list[_Value]]:
-    """Split the values into lists that fit into one statement."""
+    """Yield the values in lists of at most `IN_LIST` values, which fit into one statement."""
     listed = list(values)
     for start in range(0, len(listed), IN_LIST):
         yield listed[start : start + IN_LIST]
 
 
 def lock_names(connection: Connection, names: Iterable[str]) -> None:
-    """Lock these names until this transaction ends. Other transactions wait for the lock.
+    """Lock these names until this transaction ends. Other transactions wait for the locks.
 
     A transaction locks a comparison before it changes the comparison's daily sums, alerts or
     accepted levels. It locks a receiver before it claims deliveries to the receiver.
@@ -117,12 +117,12 @@ def lock_names(connection: Connection, names: Iterable[str]) -> None:
     # On SQLite only one transaction writes at a time, so no lock is needed.
     if is_sqlite(connection):
         return
-    # A row that does not exist yet cannot be locked, so advisory locks are used.
-    # These locks end with the transaction, so they also work behind a connection pooler.
+    # Advisory locks need no row, so names without rows can be locked too. Locks that end with the
+    # transaction also work behind a connection pooler.
     lock = text("SELECT pg_advisory_xact_lock(:space, :number)")
-    # CRC-32 is unsigned, but PostgreSQL takes signed numbers of 32 bits. Two names with the same
-    # number share a lock, so one of them waits needlessly.
+    # PostgreSQL takes a signed number of 32 bits, and CRC-32 is unsigned. If two names have the
+    # same number, transactions wait needlessly.
     numbers = {zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}
-    # All transactions lock in the same order, so that no two wait for each other.
+    # All transactions lock in the same order, so that there is no deadlock.
     for number in sorted(numbers):
         connection.execute(lock, {"space": _NAME_LOCK, "number": number})

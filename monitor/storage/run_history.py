@@ -109,6 +109,7 @@ class SqlHistory:
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
+        """Return each comparison's newest finished run, with what pages show about it."""
         query = _NEWEST_FINISHED if until is None else _NEWEST_FINISHED_UNTIL
         newest = []
         with self._database.read() as connection:
@@ -130,18 +131,17 @@ class SqlHistory:
         *,
         until: datetime,
     ) -> tuple[frozenset[str], Watermark]:
-        """Return the comparisons whose `latest` may differ from ``seen``, and the new watermark.
+        """Return the comparisons that have changed since ``seen``, and the new watermark.
 
-        Newer runs and changes of alerts are detected. Deletions, and labels of older runs, are not
-        detected.
+        A comparison has changed if there is a newer run, or if an alert has changed. Deletions, and
+        labels of older runs, are not detected.
         """
         later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
         with self._database.read() as connection:
-            marks = _marks(connection, comparisons, until) if comparisons else {}
+            marks = _marks(connection, comparisons, until)
             last_id: int = connection.scalar(select(func.max(transitions.c.id))) or 0
             changed = set(connection.scalars(later.distinct()))
-        # If the id of the last transition is lower, this is another database, such as a restored
-        # backup.
+        # The last id is lower only in another database, such as a restored backup.
         is_other_database = last_id < seen.transition
         for name in comparisons:
             if is_other_database or marks.get(name) != seen.runs.get(name):
@@ -150,7 +150,7 @@ class SqlHistory:
         return frozenset(changed.intersection(comparisons)), watermark
 
     def newest(self, comparison: str) -> Run | None:
-        """Return the newest run of the comparison. Its status does not matter."""
+        """Return the newest run of the comparison, with any status."""
         with self._database.read() as connection:
             row = connection.execute(_NEWEST, {"comparison": comparison}).first()
         return None if row is None else from_row(Run, row)
@@ -179,10 +179,7 @@ class SqlHistory:
         after: datetime | None,
         limit: int,
     ) -> tuple[FinishedRun, ...]:
-        """Return finished runs with slots after ``after``, oldest first.
-
-        At most ``limit`` runs are returned. Their status does not matter.
-        """
+        """Return at most ``limit`` finished runs with slots after ``after``, oldest first."""
         query = (
             run_results.RUN_ROWS.where(
                 runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING
@@ -240,7 +237,12 @@ def _marks(
     comparisons: Sequence[str],
     until: datetime,
 ) -> dict[str, tuple[object, ...]]:
-    """Return the mark of each comparison's newest finished run: its values of `RUN_MARK`."""
+    """Return the values of the columns `RUN_MARK` in each comparison's newest finished run.
+
+    The values change if there is another newest run, or if the run has changed.
+    """
+    if not comparisons:
+        return {}
     names = [(name,) for name in dict.fromkeys(comparisons)]
     wanted = values(column("name", runs.c.comparison.type), name="names").data(names).cte("wanted")
     is_finished = and_(
@@ -248,7 +250,7 @@ def _marks(
         runs.c.status != RunStatus.RUNNING,
         runs.c.slot <= until,
     )
-    # This looks up each name in the index. A grouped query would read all runs.
+    # The database looks up each name in the index. A grouped query would read all runs.
     newest = (
         select(runs.c.id).where(is_finished).order_by(runs.c.slot.desc()).limit(1).correlate(wanted)
     )
@@ -264,20 +266,20 @@ def _latest(
     run: FinishedRun,
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
-    """Return a comparison's newest run, with its alerts and with what pages show of earlier runs.
+    """Return a comparison's newest run with the alert states, and with figures of earlier runs.
 
-    ``expectations`` are those of the run.
+    ``expectations`` are the expectations of ``run``.
     """
-    of_comparison = connection.execute(_FACTS, {"comparison": run.comparison}).one()
+    facts = connection.execute(_FACTS, {"comparison": run.comparison}).one()
     return extend(
         LatestRun,
         run,
         states=read_states(connection, run.comparison),
-        last_ok_slot=of_comparison.last_ok_slot,
-        last_ok_at=of_comparison.last_ok_at,
+        last_ok_slot=facts.last_ok_slot,
+        last_ok_at=facts.last_ok_at,
         expectations=expectations,
-        unlabelled=of_comparison.unlabelled,
-        first_slot=of_comparison.first_slot,
+        unlabelled=facts.unlabelled,
+        first_slot=facts.first_slot,
         recent=_recent_means(connection, run),
         last_end=_last_end(connection, run),
     )
@@ -293,10 +295,10 @@ def _last_end(connection: Connection, run: Run) -> Transition | None:
 def _recent_means(
     connection: Connection, run: FinishedRun
 ) -> tuple[tuple[datetime, float | None], ...]:
-    """Return the slot of each of the newest ok runs until ``run``, and its mean over all users.
+    """Return the slot and the mean of each of the newest ok runs until ``run``, oldest first.
 
-    The oldest run comes first. The means are those of the run's leading metric. A mean is None if
-    an earlier run did not measure the metric. Returns nothing if ``run`` has no leading metric.
+    The means are those of the leading metric of ``run`` over all users. A mean is None if an
+    earlier run did not measure the metric. Returns nothing if ``run`` has no leading metric.
     """
     metric = run.leading_metric
     if metric is None:

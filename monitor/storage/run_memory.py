@@ -76,25 +76,22 @@ _TREND_EVIDENCE = select(
 _EXPLAINED = 7
 """How many of the newest runs are searched for the cause of an alert."""
 _SEARCHED = 64
+"""How many of the newest runs with status ok are searched for healthy runs."""
 _SEARCHED_AFTER_LONG_ALERTS = 2000
-"""How many of the newest runs with status ok are searched for healthy runs.
-
-If too few of the first number are healthy, the second number is searched.
-"""
+"""How many runs are searched if too few of the `_SEARCHED` runs are healthy."""
 
 
 def read_memory(database: Database, request: MemoryRequest) -> Memory:
     """Return what a run needs from earlier runs.
 
-    The lists of the last run and the former lists are read only if the request wants them. The
-    former lists are from before the current alerts. If lists are damaged, a sentence in
-    ``unreadable`` replaces them.
+    Lists are read only if the request wants them: those of the last run, and the former lists from
+    before the current alerts. If lists are damaged, ``unreadable`` has a sentence instead.
     """
     comparison = request.comparison
     with database.read() as connection:
         last_ok_runs = _last_ok_runs(connection, request)
         past = _past_runs(connection, request, _last(last_ok_runs, request.runs))
-        last_ok = connection.execute(_LAST_OK, _asked(request)).first()
+        last_ok = connection.execute(_LAST_OK, _parameters(request)).first()
         memory = Memory(
             states=read_states(connection, comparison),
             past=past,
@@ -135,8 +132,8 @@ def _read_lists(
 ) -> KeptLists | None:
     """Return the run's lists, or None if there is no run.
 
-    If the lists are damaged, add a sentence to ``unreadable`` and return None. Other errors of the
-    database are raised.
+    If the lists are damaged, add a sentence to ``unreadable`` and return None. Raises DatabaseError
+    if the database cannot be read now.
     """
     if run is None:
         return None
@@ -162,17 +159,17 @@ class _OkRun:
 
 
 def _last(ok_runs: Sequence[_OkRun], count: int) -> Sequence[_OkRun]:
-    """Return the last ``count`` runs. ``ok_runs[-count:]`` would return all runs for a count of 0."""
+    """Return the last ``count`` runs."""
+    # ``ok_runs[-count:]`` would return all runs if ``count`` is 0.
     return ok_runs[max(0, len(ok_runs) - count) :]
 
 
 def _past_runs(
     connection: Connection, request: MemoryRequest, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[PastRun, ...]:
-    """Return these runs as a judgement needs them, in the same order.
+    """Return what the judgement of a later run needs from these runs, in the same order.
 
-    A run gets its summaries only if they are requested, or if it lacks a lesson about one of the
-    requested series.
+    Summaries are included if they are requested, or if the run's lessons lack a requested series.
     """
     ids = [run.id for run in last_ok_runs]
     rows = {row.id: row for row in connection.execute(_MODELS, {"ids": ids})}
@@ -190,7 +187,7 @@ def _past_runs(
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        # Nearly all runs have the same topics.
+        # Nearly all runs have the same topics, so they are compared only if they differ.
         if past_run.topics is not topics:
             topics = past_run.topics
             series = {topic.alert: topic.series for topic in topics}
@@ -214,23 +211,22 @@ def _anew_since(
     """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
-    asked = _asked(request)
-    last_before_change = connection.execute(_LAST_OF_OTHER_CONFIG, asked).first()
+    parameters = _parameters(request)
+    last_before_change = connection.execute(_LAST_OF_OTHER_CONFIG, parameters).first()
     if last_before_change is None:
         return None
-    # The first runs with this configuration may have failed, so runs with any status are searched.
+    # The first run with this configuration may have any status, for example failed.
     first = select(func.min(runs.c.slot)).where(
         _IS_EARLIER_OF_CONFIG, runs.c.slot > last_before_change.slot
     )
-    # If there is no such run, the requesting run is the first.
-    return connection.scalar(first, asked) or request.before
+    # If there is no such run, the requesting run is the first one.
+    return connection.scalar(first, parameters) or request.before
 
 
 def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> float | None:
-    """Return the planned share of users in the baseline arm.
+    """Return the baseline's planned share of users in the last unpaired run of the configuration.
 
-    It is from the newest earlier unpaired run of the configuration, with any status. Returns None
-    if there is no such run.
+    The status of the run does not matter. Returns None if there is no such run.
     """
     query = (
         select(runs.c.unpaired)
@@ -238,14 +234,15 @@ def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> f
         .order_by(runs.c.slot.desc())
         .limit(1)
     )
-    unpaired: UnpairedResults | None = connection.scalar(query, _asked(request))
+    unpaired: UnpairedResults | None = connection.scalar(query, _parameters(request))
     return None if unpaired is None else unpaired.baseline_share
 
 
 def _floor_overlaps(connection: Connection, last_ok_runs: Sequence[_OkRun]) -> tuple[float, ...]:
-    """Return the mean overlap of the noise floor's lists in each of these runs, in any order.
+    """Return the noise floor's mean overlap in each of these runs, in any order.
 
-    Runs without a noise floor are left out.
+    The noise floor compares two lists of the baseline for the same user. Runs without a noise floor
+    are left out.
     """
     ids = [run.id for run in last_ok_runs]
     return tuple(connection.scalars(_FLOOR_OVERLAPS, {"ids": ids}))
@@ -254,15 +251,15 @@ def _floor_overlaps(connection: Connection, last_ok_runs: Sequence[_OkRun]) -> t
 def _healthy_splits(
     connection: Connection, request: MemoryRequest, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[Split, ...]:
-    """Return the splits of the newest healthy earlier runs of the configuration, oldest first.
+    """Return the splits of the newest healthy ok runs, oldest first.
 
-    A run is healthy if its status is ok, no drift alert was pending or firing after it, and no
-    expectation was suspicious. At most ``request.splits`` runs without alerts are searched. Those
-    that are suspicious or have no split are skipped.
+    A split divides a run's mean distance into parts. A run is healthy if all drift alerts were
+    quiet after it, and if it was not suspicious: halfway to an alert on a trend. The newest
+    ``request.splits`` runs with quiet alerts are searched. Runs without a split are left out.
     """
     quiet = [run.id for run in last_ok_runs if not run.states]
     if len(quiet) < request.splits and len(last_ok_runs) >= _SEARCHED:
-        # Alerts have lasted for many runs, so the runs from before the alerts are searched too.
+        # Alerts have lasted for many runs, so runs from before the alerts are searched too.
         further = _last_ok_runs(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
         quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
@@ -277,7 +274,9 @@ def _healthy_splits(
     healthy = []
     for run_id in chosen:
         split = splits[run_id]
-        if split is not None and split.means.n and run_id not in suspicious:
+        if split is None or run_id in suspicious:
+            continue
+        if split.means.n:
             healthy.append(split)
     return tuple(healthy)
 
@@ -287,14 +286,12 @@ def _last_explained(
 ) -> tuple[tuple[datetime, Explanation], ...]:
     """Return slot and explanation of the runs since the last time all alerts ended, newest first.
 
-    Earlier runs belong to another fault. The runs before the present alerts are included, because
-    a fault may begin before its alerts.
-
-    Runs whose explanation has no finding are left out.
+    Earlier runs had another fault. Runs from before the current alerts are included, because a
+    fault may begin before its alerts. Runs whose explanation has no finding are left out.
     """
     of_fault: list[_OkRun] = []
     for run in last_ok_runs:
-        # ``states`` has the alerts that were pending or firing after a run.
+        # ``states`` contains the alerts that were not quiet after the run.
         all_alerts_ended = of_fault and of_fault[-1].states and not run.states
         if all_alerts_ended:
             of_fault.clear()
@@ -310,10 +307,9 @@ def _last_explained(
 def _runs_with_lists(
     connection: Connection, request: MemoryRequest, states: Sequence[AlertState]
 ) -> tuple[RunWithLists | None, RunWithLists | None]:
-    """Return the newest earlier run with lists, and the newest one from before the current alerts.
+    """Return the newest earlier ok run with lists, and the newest from before the current alerts.
 
-    Both have the status ok. A run is None if there is no such run. ``states`` are the states of the
-    comparison's alerts.
+    A run is None if there is no such run. ``states`` are the states of the comparison's alerts.
     """
     last = last_run_with_lists(connection, request.comparison, request.before)
     onset = None
@@ -324,8 +320,8 @@ def _runs_with_lists(
     return last, last_run_with_lists(connection, request.comparison, onset)
 
 
-def _asked(request: MemoryRequest) -> dict[str, object]:
-    """Return the parameters of the conditions on earlier runs."""
+def _parameters(request: MemoryRequest) -> dict[str, object]:
+    """Return the parameters of the statements that select earlier runs."""
     return {
         "comparison": request.comparison,
         "config_hash": request.config_hash,
@@ -338,18 +334,18 @@ def _last_ok_runs(
 ) -> list[_OkRun]:
     """Return the newest earlier runs of the configuration with status ok, oldest first.
 
-    ``limit`` None returns as many as the request needs.
+    If ``limit`` is None, as many runs as the request needs are returned.
     """
     if not request.runs and not request.splits:
         return []
-    asked = _asked(request)
+    parameters = _parameters(request)
     max_runs = limit or max(request.runs, _SEARCHED, _EXPLAINED)
-    newest = connection.execute(_LAST_OK_OF_CONFIG, {**asked, "limit": max_runs}).all()
-    changes = deque(connection.execute(_DRIFT_CHANGES, asked))
+    newest = connection.execute(_LAST_OK_OF_CONFIG, {**parameters, "limit": max_runs}).all()
+    changes = deque(connection.execute(_DRIFT_CHANGES, parameters))
     states = {}
     last_ok_runs = []
     for run in reversed(newest):
-        # Apply all changes until this run, so that ``states`` are the alerts' states after it.
+        # After all changes until this run are applied, ``states`` are the states after the run.
         while changes and changes[0].slot <= run.slot:
             change = changes.popleft()
             states[change.alert, change.segment] = change.to_state

@@ -103,11 +103,11 @@ def delete_results(connection: Connection, run_id: int) -> None:
 def store_results(connection: Connection, result: RunResult) -> None:
     """Store the results of a run that has no stored results.
 
-    They include lessons, which are the numbers that later runs learn from. `store_lists` stores the
-    run's lists later.
+    The results include lessons, the numbers that later runs learn from. The caller stores lists.
     """
     run_id = result.claim.run_id
-    put_items(connection, run_id, CoverageRow, result.coverage.rows if result.coverage else ())
+    if result.coverage is not None:
+        put_items(connection, run_id, CoverageRow, result.coverage.rows)
     put_items(connection, run_id, Summary, result.summaries)
     put_items(connection, run_id, ArmScore, result.arm_scores)
     put_items(connection, run_id, Expectation, result.expectations)
@@ -129,15 +129,16 @@ def put_items(
     kind: type[_T],
     items: Iterable[_T],
     *,
-    first: int = 0,
+    first_position: int = 0,
 ) -> None:
-    """Insert a row for each item of the run, in this order; the first has position ``first``."""
+    """Insert a row for each item of the run. Positions are numbered from ``first_position``."""
     table, _ = _TABLES_OF_ROWS[kind]
+    not_stored = _NOT_STORED.get(kind, frozenset())
     rows = []
-    for position, item in enumerate(items, start=first):
-        row = to_row(item, table, without=_NOT_STORED.get(kind, frozenset()), run_id=run_id)
+    for position, item in enumerate(items, start=first_position):
+        row = to_row(item, table, without=not_stored, run_id=run_id)
         if "position" in table.c:
-            # Evidence has a position of its own.
+            # Evidence has a field ``position``, which stays.
             row.setdefault("position", position)
         rows.append(row)
     if rows:
@@ -154,7 +155,7 @@ def items_by_run(
     """Return the items of each run, by the run's id. ``segment`` None selects all segments."""
     if not run_ids:
         return {}
-    query = _items_of_runs(kind)
+    query = _select_items(kind)
     if segment is not None:
         table, _ = _TABLES_OF_ROWS[kind]
         query = query.where(table.c.segment == segment)
@@ -166,10 +167,10 @@ def items_by_run(
 
 
 @cache
-def _items_of_runs(kind: type[_T]) -> Select[Any]:
-    """Return the query of the items of the runs ``ids``."""
+def _select_items(kind: type[_T]) -> Select[Any]:
+    """Select the items of the runs with the ids in the parameter ``ids``."""
     table, order = _TABLES_OF_ROWS[kind]
-    # The names of fields are the columns' keys, which may differ from their names in the database.
+    # A column's key is the name of the field. The database may have another name for the column.
     columns = [column.label(key) for key, column in table.c.items()]
     is_of_runs = table.c.run_id.in_(bindparam("ids", expanding=True))
     return select(*columns).where(is_of_runs).order_by(*order)
@@ -180,14 +181,14 @@ def newest_run(
     comparison: str,
     *conditions: ColumnElement[bool],
 ) -> Run | None:
-    """Return the newest run of the comparison that meets these conditions."""
+    """Return the comparison's newest run that meets the conditions, or None."""
     query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
     newest = query.order_by(runs.c.slot.desc()).limit(1)
     row = connection.execute(newest).first()
     return None if row is None else from_row(Run, row)
 
 
-def newest_ok(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:
+def select_ok_runs(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:
     """Select id and slot of the comparison's ok runs that meet the conditions, newest first."""
     is_ok = (runs.c.comparison == comparison, runs.c.status == RunStatus.OK)
     return select(runs.c.id, runs.c.slot).where(*is_ok, *conditions).order_by(runs.c.slot.desc())
@@ -205,12 +206,12 @@ def coverage_by_run(
 
 
 def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return the explanations of these runs, if this version can read them."""
+    """Return the explanation of each run. Explanations that cannot be read are left out."""
     return _explanations_in(connection, _EXPLANATIONS, run_ids)
 
 
 def faults_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return the explanations of these runs that have found a fault."""
+    """Return the explanation of each run for which the explanation names a fault."""
     return _explanations_in(connection, _FAULTS, run_ids)
 
 
@@ -222,9 +223,9 @@ def _explanations_in(
 
 
 def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
-    """Return the lessons of one run as values of ``about`` and ``numbers``, two columns of a row.
+    """Return the lessons of one run as values of the columns ``about`` and ``numbers``.
 
-    The row is empty if no expectation names its series.
+    Returns no values if no expectation has a series.
     """
     packed = to_lessons(each for each in expectations if each.series is not None)
     if packed is None:
@@ -236,10 +237,10 @@ def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
 
 
 def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Lessons | None]:
-    """Return the lessons of each run.
+    """Return the lessons of each run that has lessons.
 
-    If the stored numbers of a run do not fit, the run gets no lessons. Its summaries are used
-    instead.
+    The lessons are None if the stored numbers do not fit the topics. The caller then reads the
+    run's summaries.
     """
     return {
         row.run_id: _unpack_lessons(_parse_topics(row.about), row.numbers)
@@ -248,7 +249,7 @@ def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
 
 
 def _unpack_lessons(topics: tuple[LessonTopic, ...], numbers: bytes) -> Lessons | None:
-    """Return the lessons about these topics in these bytes: the reverse of `_pack_lessons`.
+    """Return the lessons that `_pack_lessons` wrote as ``numbers``.
 
     Returns None if the number of bytes does not fit the topics.
     """
@@ -263,10 +264,12 @@ def _unpack_lessons(topics: tuple[LessonTopic, ...], numbers: bytes) -> Lessons 
 
 @lru_cache(maxsize=64)
 def _parse_topics(about: str) -> tuple[LessonTopic, ...]:
-    """Parse the text once for all runs of a comparison, whose texts are mostly equal."""
+    """Parse the column ``about``. The cache helps because most runs have the same text."""
     topics = []
-    for alert, (metric, statistic, judged, min_users), segments in json.loads(about):
-        judged_segments = judged if isinstance(judged, str) else tuple(judged)
+    for alert, judged, segments in json.loads(about):
+        metric, statistic, judged_segments, min_users = judged
+        if not isinstance(judged_segments, str):
+            judged_segments = tuple(judged_segments)
         series = JudgedSeries(metric, statistic, judged_segments, min_users)
         topics.append(LessonTopic(alert, series, tuple(segments)))
     return tuple(topics)

@@ -63,7 +63,7 @@ _FINISH = update(runs).where(_IS_HELD)
 _FINISHED_ATTEMPT = (
     select(runs).where(_IS_HELD, runs.c.status.in_(_STATUSES_AT_END)).with_for_update()
 )
-_FORGET_DAY = delete(daily).where(
+_DELETE_DAILY_SUMS = delete(daily).where(
     daily.c.comparison == bindparam("name"), daily.c.day == bindparam("midnight"), ~daily.c.is_final
 )
 
@@ -92,10 +92,11 @@ class SqlRunStore:
 
         If several callers try, exactly one gets the claim. A slot can be claimed if it was never
         run, if its run is ``abandoned``, or if it is still ``running`` after the claim's ``until``.
-        With ``rerun``, a finished slot can be claimed too. Its status and its results stay until
-        ``finish`` replaces them.
+        With ``rerun``, a finished slot can be claimed too. The earlier status and results stay
+        until ``finish`` replaces them.
         """
-        holder = {"owner": owner, "claimed_until": until, "epoch": self._database.epoch}
+        # The epoch is the number of the daemon's lease.
+        claimed = {"owner": owner, "claimed_until": until, "epoch": self._database.epoch}
         begun = {
             "status": RunStatus.RUNNING,
             "config_hash": config_hash,
@@ -104,7 +105,7 @@ class SqlRunStore:
             "reason": None,
             "reasons": None,
         }
-        first_attempt = {"comparison": comparison, "slot": slot, "attempt": 1, **holder, **begun}
+        first_attempt = {"comparison": comparison, "slot": slot, "attempt": 1, **claimed, **begun}
         with self._database.write() as connection:
             # The unique key lets only one of several callers insert the slot.
             insert_slot = _insert_slot(connection.dialect.name)
@@ -114,15 +115,16 @@ class SqlRunStore:
                 is_finished = runs.c.status.in_(_STATUSES_AT_END)
                 may_run = or_(~is_finished, literal(rerun, Boolean))
                 take_over = update(runs).where(_is_slot(comparison, slot), is_free, may_run)
-                # A finished run stays visible until `finish` replaces its results.
+                # People see the earlier result of a finished slot until `finish` replaces it.
+                begun_if_unfinished = _new_values_unless(is_finished, begun)
                 new_attempt = take_over.values(
-                    attempt=runs.c.attempt + 1, **holder, **_change_unless(is_finished, begun)
+                    attempt=runs.c.attempt + 1, **claimed, **begun_if_unfinished
                 )
                 row = connection.execute(new_attempt.returning(runs)).one_or_none()
         return None if row is None else _to_claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
-        """Return the claim on the slot, which may have expired. Return None if there is no claim."""
+        """Return the claim on the slot, even if it has expired. Return None without a claim."""
         query = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
         rows = self._database.rows(query)
         return _to_claim(rows[0]) if rows else None
@@ -130,8 +132,8 @@ class SqlRunStore:
     def release(self, claim: Claim) -> None:
         """Give up a claim without having run the slot.
 
-        - If this is the first attempt, its row is deleted.
-        - If an earlier attempt has finished, its status and its results stay.
+        - If this is the first attempt, the run's row is deleted.
+        - If an earlier attempt has finished, the run keeps the earlier status and results.
         - Otherwise the run becomes abandoned.
         """
         is_first_attempt = and_(runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
@@ -147,18 +149,17 @@ class SqlRunStore:
         """Store a complete result in one transaction, and return the run's number.
 
         - Replaces the result of an earlier attempt for the slot. If the claim keeps the earlier
-          attempt, that attempt keeps its number, and this run gets a new number.
-        - Stores a pending delivery to each of ``receivers`` for each alert that begins. A new
-          receiver also gets a delivery for each alert that fires since an earlier run. The end of
-          an alert is delivered to the receivers that have a delivery of its beginning.
+          attempt, this run gets a new number.
+        - Stores a delivery to each of ``receivers`` for each alert that begins. A new receiver also
+          gets a delivery for each alert that already fires. The end of an alert is delivered to the
+          receivers that have a delivery of the start.
         - Stores only the alert states and transitions that `admit_states` allows.
-        - Deletes stored lists of earlier slots, but not the lists of runs that wait for relevance.
+        - Deletes stored lists of earlier slots that are no longer needed.
 
         A second call changes nothing. If another process has taken over the claim, nothing is
         stored, and None is returned.
         """
-        # All that takes long is done before the transaction, because other writers wait for its
-        # end.
+        # Slow steps come before the transaction, because other writers wait until it ends.
         pieces = list_pieces.encode_lists(result.lists)
         if result.scores is not None:
             ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
@@ -188,7 +189,7 @@ class SqlRunStore:
         )
         with self._database.write() as connection:
             statuses = connection.scalars(end_claims).all()
-        # A rerun whose claim ends keeps the status of its earlier result.
+        # A slot that was run again keeps the status of the earlier result.
         return statuses.count(RunStatus.ABANDONED)
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
@@ -208,14 +209,16 @@ class SqlRunStore:
         scores: Scores | None,
         at: datetime,
     ) -> bool:
+        """Store the run's metrics of relevance. Return False if the slot is run again."""
         if scores is not None:
             ensure_partitions(self._database, [day_of_slot(run.slot)])
-        is_same = and_(
+        # If the slot is run again, the attempt's number is higher, or the slot is claimed.
+        is_same_attempt = and_(
             runs.c.id == run.id, runs.c.attempt == run.attempt, runs.c.claimed_until.is_(None)
         )
-        labelled = update(runs).where(is_same).values(labelled_at=at)
+        set_labelled = update(runs).where(is_same_attempt).values(labelled_at=at)
         with self._database.write() as connection:
-            if connection.execute(labelled).rowcount != 1:
+            if connection.execute(set_labelled).rowcount != 1:
                 return False
             _delete_daily_sums(connection, run.comparison, run.slot)
             _replace_summaries(connection, run.id, summaries)
@@ -230,9 +233,10 @@ def _insert_slot(dialect: str) -> ReturningInsert[Any]:
 
 
 def _sort_before_transaction(blocks: Iterable[Scores]) -> Iterable[Scores]:
-    """Return the same blocks, and compute the first one now.
+    """Return the same blocks, and compute the first block now.
 
-    Computing the first block may sort all users, which must not prolong a transaction.
+    Computing the first block may sort all users. This is slow, so it must not be a part of a
+    transaction.
     """
     remaining = iter(blocks)
     first = list(islice(remaining, 1))
@@ -248,12 +252,12 @@ def _held_by(claim: Claim) -> dict[str, object]:
     return {"held_id": claim.run_id, "holder": claim.owner, "held_attempt": claim.attempt}
 
 
-def _change_unless(
+def _new_values_unless(
     condition: ColumnElement[bool], new: Mapping[str, object]
 ) -> dict[str, Case[Any]]:
-    """Return SQL for new values of columns of ``runs``, by the columns' names.
+    """Return SQL for the new values of columns of ``runs``, by the columns' names.
 
-    Rows that meet the condition keep their values.
+    In rows that meet the condition, the columns keep the old values.
     """
     values = {}
     for name, value in new.items():
@@ -263,17 +267,18 @@ def _change_unless(
 
 
 def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
-    """Return the new values of a run whose claim ends.
+    """Return the new values of a run whose claim ends before the run has finished.
 
-    A running run becomes abandoned. A run with another status is a rerun that has not finished, and
-    keeps the values of its earlier result.
+    A running run becomes abandoned. If a finished slot was run again, the run keeps the values of
+    the earlier result.
     """
     abandoned = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
-    return _change_unless(runs.c.status != RunStatus.RUNNING, abandoned)
+    return _new_values_unless(runs.c.status != RunStatus.RUNNING, abandoned)
 
 
 def _to_claim(row: Row[Any], **others: object) -> Claim:
     """Return the claim in a row of ``runs``. ``others`` replace values of the row."""
+    # During a rerun, the status is that of the earlier result.
     return from_row(
         Claim,
         row,
@@ -285,26 +290,26 @@ def _to_claim(row: Row[Any], **others: object) -> Claim:
 
 
 def _remove_earlier_results(connection: Connection, claim: Claim) -> Claim:
-    """Delete the results of a finished attempt of the slot, or set them aside.
+    """Delete the results of an earlier finished attempt, or keep them as another run.
 
-    Returns the claim. If the earlier attempt is kept, the claim has the number of a new row.
+    Returns the claim. If the earlier attempt is kept, the claim has the id of a new row.
     """
     earlier = connection.execute(_FINISHED_ATTEMPT, _held_by(claim)).mappings().one_or_none()
     if earlier is None:
         # Only finished runs have results.
         return claim
     if claim.keeps_earlier:
-        return _set_aside(connection, claim, earlier)
+        return _keep_earlier_attempt(connection, claim, earlier)
     delete_results(connection, claim.run_id)
     return claim
 
 
-def _set_aside(connection: Connection, claim: Claim, row: RowMapping) -> Claim:
-    """Rename the finished run in this row, so that it is kept.
+def _keep_earlier_attempt(connection: Connection, claim: Claim, row: RowMapping) -> Claim:
+    """Rename the finished run in ``row``, and insert a new row for the claim.
 
-    Returns the claim with the number of a new row.
+    Returns the claim with the id of the new row.
     """
-    # The earlier attempt keeps its id, because its results refer to this id.
+    # The earlier attempt keeps its id, because the rows of its results contain this id.
     attempt = claim.attempt - 1
     earlier_values = {
         "claimed_until": None,
@@ -312,7 +317,7 @@ def _set_aside(connection: Connection, claim: Claim, row: RowMapping) -> Claim:
         "comparison": kept_name(claim.comparison, attempt),
     }
     connection.execute(update(runs).where(runs.c.id == claim.run_id).values(earlier_values))
-    # The new row has the claim, as the earlier row had it.
+    # The other values, including the claim, are copied.
     new_row = dict(row)
     del new_row["id"]
     run_id = connection.scalar(runs.insert().values(new_row).returning(runs.c.id))
@@ -320,7 +325,7 @@ def _set_aside(connection: Connection, claim: Claim, row: RowMapping) -> Claim:
 
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:
-    """Store the run's facts and end its claim. Return False if the claim was taken over."""
+    """Store the run's row and end the claim. Return False if another process has the claim."""
     values = to_row(
         result,
         runs,
@@ -334,19 +339,19 @@ def _finish_claim(connection: Connection, result: RunResult) -> bool:
 
 
 def _delete_daily_sums(connection: Connection, comparison: str, slot: datetime) -> None:
-    """Delete the roll-up of the slot's day, unless it is final. `roll_up` computes it again."""
+    """Delete the daily sums of the slot's day, unless they are final. `roll_up` adds up again."""
     lock_names(connection, [comparison])
-    connection.execute(_FORGET_DAY, {"name": comparison, "midnight": midnight(slot)})
+    connection.execute(_DELETE_DAILY_SUMS, {"name": comparison, "midnight": midnight(slot)})
 
 
 def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[Summary]) -> None:
-    """Replace the summaries of these metrics.
+    """Replace the run's summaries of the same metrics.
 
-    The new summaries get positions after the summaries of all other metrics.
+    The new summaries get positions after the summaries of other metrics.
     """
     metrics = {summary.metric for summary in measured}
     is_of_run = summaries.c.run_id == run_id
     connection.execute(delete(summaries).where(is_of_run, summaries.c.metric.in_(metrics)))
     last_position = connection.scalar(select(func.max(summaries.c.position)).where(is_of_run))
-    first = 0 if last_position is None else last_position + 1
-    put_items(connection, run_id, Summary, measured, first=first)
+    first_position = 0 if last_position is None else last_position + 1
+    put_items(connection, run_id, Summary, measured, first_position=first_position)

@@ -37,13 +37,13 @@ _NEWER = "install the newer version of rankwatch that wrote it"
 
 
 def migrations() -> Path:
-    """Return the migrations' directory: in an installed package, or at the root of a checkout."""
+    """Return the directory of migrations, in an installed package or in a checkout."""
     installed = Path(__file__).parent / "migrations"
     return installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
 
 
 def newest_version() -> str:
-    """Return the newest version of the schema. This program needs it."""
+    """Return the newest version of the schema, which this program needs."""
     return _versions()[0]
 
 
@@ -70,7 +70,7 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
 
 
 def stored_version(url: SecretStr | str) -> str | None:
-    """Return the schema's version. None if the SQLite file or rankwatch's tables are missing."""
+    """Return the schema's version, or None if the SQLite file or rankwatch's tables are missing."""
     file = file_of(parse_url(url))
     if file is not None and not file.exists():
         return None
@@ -79,7 +79,7 @@ def stored_version(url: SecretStr | str) -> str | None:
 
 
 def probe_database(url: SecretStr | str) -> str | None:
-    """Try the database as the daemon's start does, but change nothing.
+    """Check the database as the daemon does when it starts, but change nothing.
 
     Returns the schema's version, or None if the daemon will create the file or the tables. Raises
     DatabaseError if the daemon could not use the database.
@@ -108,7 +108,7 @@ def _require_access(file: Path, location: str) -> None:
 
 
 def find_differences(url: SecretStr | str) -> list[str]:
-    """Return one line for each difference between the database's schema and this version's."""
+    """Return one line for each difference between the database's schema and the needed schema."""
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
@@ -133,8 +133,8 @@ def find_differences(url: SecretStr | str) -> list[str]:
 def find_file_damage(url: SecretStr | str) -> tuple[list[str], str] | None:
     """Return the problems of a SQLite file, and what to do about them. Reads the whole file.
 
-    The list is empty if the file is undamaged. The result is None if no file was read, because the
-    database is PostgreSQL, or because the file does not exist.
+    The list is empty if the file is undamaged. The result is None if the database is PostgreSQL, or
+    if the file does not exist.
     """
     file = file_of(parse_url(url))
     if file is None or not file.exists():
@@ -147,8 +147,7 @@ def find_file_damage(url: SecretStr | str) -> tuple[list[str], str] | None:
 def create_tables(database: Database) -> bool:
     """Create the tables of this version if the database has no tables of rankwatch.
 
-    If the database has such tables, nothing changes, and the result is False. Several processes may
-    call this at once.
+    Returns False if the database has such tables. Several processes may call this at once.
     """
     with database.read() as connection:
         if version_of(connection) is not None:
@@ -164,8 +163,8 @@ def create_tables(database: Database) -> bool:
 def _run_script(database: Database, script: Path) -> None:
     """Create the tables with the script, which `make generated` writes from the migrations.
 
-    The result is the same as that of the migrations. But to import Alembic takes as long as ten
-    scripts.
+    Migrations create the same tables. But they need Alembic, and importing Alembic takes ten times
+    as long as the script.
     """
     database.use_write_ahead_log()
     with database.write(is_fenced=False) as connection:
@@ -190,7 +189,7 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
 
 
 def version_of(connection: Connection) -> str | None:
-    """Return the schema's version, or None without tables of rankwatch.
+    """Return the schema's version, or None if there are no tables of rankwatch.
 
     Raises SchemaError if there are tables, but no valid version.
     """
@@ -218,9 +217,9 @@ def rewrite_value(connection: Connection) -> None:
 
 
 def require_newest(connection: Connection, location: str) -> None:
-    """Check that the schema has the newest version.
+    """Raise SchemaError if the schema does not have the newest version.
 
-    Raises SchemaError if it has another version. Raises DatabaseError if the server is too old.
+    Raises DatabaseError if the server is too old.
     """
     if not is_sqlite(connection):
         _require_postgres(connection, location)
@@ -239,7 +238,9 @@ def require_newest(connection: Connection, location: str) -> None:
 
 def advise_on_version(version: str | None) -> str:
     """Return what to do about a database that does not have the newest version."""
-    return UPGRADE if version is None or version in _versions() else _NEWER
+    if version is None or version in _versions():
+        return UPGRADE
+    return _NEWER
 
 
 def _opened(url: SecretStr | str) -> closing[Database]:
@@ -256,7 +257,7 @@ def _migrating(database: Database) -> Iterator[Config]:
     """Yield Alembic's configuration in a transaction in which only this process migrates.
 
     ``attributes["connection"]`` of the configuration is the transaction's connection. Raises
-    SchemaError if the database or the wanted version is unknown to this program.
+    SchemaError if this program does not know the database's version or the wanted version.
     """
     from alembic.util import CommandError
 
@@ -314,7 +315,7 @@ def _config(connection: Connection) -> Config:
 
 @cache
 def _versions() -> list[str]:
-    """Return all versions, newest first. They are the numbers at the start of migrations' names."""
+    """Return the numbers with which the names of migrations begin, newest first."""
     files = (migrations() / "versions").glob("[0-9]*.py")
     return sorted((file.name.partition("_")[0] for file in files), reverse=True)
 
@@ -322,8 +323,8 @@ def _versions() -> list[str]:
 def user_of(url: SecretStr | str) -> str | None:
     """Describe the process that uses the database. Return None if no process uses it.
 
-    On SQLite it is the process that has locked the file. On PostgreSQL it is the leader. Without a
-    leader it is a process that runs a slot.
+    On SQLite, this is the process that has locked the file. On PostgreSQL, this is the leader, or
+    a process that runs a slot if there is no leader.
     """
     file = file_of(parse_url(url))
     if file is not None:
@@ -333,7 +334,7 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
-    """Describe the daemon that has the lease now. None without such a daemon or without tables."""
+    """Describe the daemon that has the lease now. Return None without such a daemon or tables."""
     if not inspect(connection).has_table(leases.name):
         return None
     _, leader = read_lease(connection)
@@ -343,7 +344,7 @@ def _leader(connection: Connection) -> str | None:
 
 
 def _runner(connection: Connection) -> str | None:
-    """Describe a process that runs a slot now. None without such a process or without tables."""
+    """Describe a process that runs a slot now. Return None without such a process or tables."""
     if not inspect(connection).has_table(runs.name):
         return None
     running = (

@@ -52,8 +52,7 @@ class ScoresToOptions(OneOf):
 class ScoreFiles:
     """Implements the port ScoreSink with Parquet files.
 
-    The slot replaces the placeholders in ``path``. Users are written in the order in which the
-    caller passes them.
+    The slot replaces the placeholders in ``path``. The order of users is the caller's order.
     """
 
     path: str
@@ -87,7 +86,7 @@ class ScoreFiles:
 
 
 def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
-    """Append the scores. The first column has the users, and the others have the metrics' names."""
+    """Append the scores to the file. Its first column has the users, the others the metrics."""
     import pyarrow as pa
 
     columns = [pa.array(scores.users.to_list(), pa.string())]

@@ -29,27 +29,27 @@ _TRAILER = b"\xff\xff"
 def insert_rows(
     driver: Any,  # noqa: ANN401 - sqlite3
     run_id: int,
-    first: int,
+    first_part: int,
     parts: MetricsByPart,
     blocks: Iterable[Scores],
 ) -> None:
     """Insert one row for each user and part into SQLite.
 
-    The first part gets the number ``first``.
+    Parts are numbered from ``first_part``.
     """
     for chunk in _chunks(parts, blocks):
         # SQLite stores NaN as NULL.
         columns = [chunk.users, *(scores.tolist() for scores in chunk.scores)]
-        # The values of the first row, of the second row, and so on.
+        # The values of the first row come first, then the values of the second row, and so on.
         row_size = len(columns)
         all_values: list[object] = [None] * (row_size * len(chunk.users))
         for place, column in enumerate(columns):
             all_values[place::row_size] = column
-        step = row_size * _USERS_A_STATEMENT
-        for start in range(0, len(all_values), step):
-            parameters = all_values[start : start + step]
+        max_parameters = row_size * _USERS_A_STATEMENT
+        for start in range(0, len(all_values), max_parameters):
+            parameters = all_values[start : start + max_parameters]
             row_count = len(parameters) // row_size
-            statement = _statement(run_id, first + chunk.part, row_size, row_count)
+            statement = _insert_statement(run_id, first_part + chunk.part, row_size, row_count)
             driver.execute(statement, parameters)
 
 
@@ -57,19 +57,20 @@ def copy_rows(
     driver: Any,  # noqa: ANN401 - psycopg's
     run_id: int,
     day: date,
-    first: int,
+    first_part: int,
     parts: MetricsByPart,
     blocks: Iterable[Scores],
 ) -> None:
     """Copy one row for each user and part to PostgreSQL.
 
-    The first part gets the number ``first``.
+    Parts are numbered from ``first_part``.
     """
     with driver.cursor() as cursor:
         for chunk in _chunks(parts, blocks):
             columns = ", ".join(f"v{place}" for place in range(1, len(chunk.scores) + 1))
             fields = f"run_id, day, part, {columns}, user_id"
-            rows = _binary_rows(run_id, day, first + chunk.part, chunk.scores, chunk.users)
+            part = first_part + chunk.part
+            rows = _binary_rows(run_id, day, part, chunk.scores, chunk.users)
             with cursor.copy(f"COPY scores ({fields}) FROM STDIN (FORMAT BINARY)") as copy:
                 copy.write(_SIGNATURE)
                 copy.write(rows)
@@ -85,12 +86,12 @@ def _binary_rows(
 ) -> memoryview:
     """Return the rows in the binary format of PostgreSQL's COPY.
 
-    A row begins with the number of its fields. The length and the content of each field follow. All
+    A row begins with the number of fields. The length and the content of each field follow. All
     numbers are big-endian. ``values`` contains one array of float64 for each metric, with one value
     for each user.
 
-    The user is the last field, because its length varies. So the start of a row, with all other
-    fields, has the same length in all rows. numpy makes the starts, and Arrow appends the users.
+    Only the user has a varying length, and is the last field. The part of a row before the user is
+    called its start. numpy makes the starts of all rows, and Arrow appends the users.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -109,7 +110,7 @@ def _binary_rows(
     layout.append(("user_length", ">i4"))
     starts = np.zeros(len(users), layout)
     starts["field_count"] = len(fields) + 1
-    # An Arrow array has the bytes of all values, and the offsets at which the values begin.
+    # The buffers of an Arrow array are the offsets at which values begin, and the bytes of values.
     _, user_offsets, _ = user_bytes.buffers()
     starts["user_length"] = np.diff(np.frombuffer(user_offsets, np.int32)[: len(users) + 1])
     for name, _, content in fields:
@@ -132,18 +133,19 @@ class _Chunk(NamedTuple):
 
 
 def _chunks(parts: MetricsByPart, blocks: Iterable[Scores]) -> Iterator[_Chunk]:
-    """Yield a chunk for each part, with `CHUNK_USERS` users at a time."""
+    """Yield the rows of at most `CHUNK_USERS` users at a time, with a chunk for each part."""
     for block in blocks:
         for start in range(0, len(block.users), CHUNK_USERS):
             rows = slice(start, start + CHUNK_USERS)
             users = stored_names(block.users[rows].tolist())
             for part, metrics in enumerate(parts):
-                yield _Chunk(users, part, [block.by_metric[metric][rows] for metric in metrics])
+                scores = [block.by_metric[metric][rows] for metric in metrics]
+                yield _Chunk(users, part, scores)
 
 
 @lru_cache(maxsize=16)
-def _statement(run_id: int, part: int, row_size: int, row_count: int) -> str:
-    """Return an INSERT of ``row_count`` rows. Each has ``row_size`` parameters, the user first."""
+def _insert_statement(run_id: int, part: int, row_size: int, row_count: int) -> str:
+    """Return an INSERT of ``row_count`` rows with ``row_size`` parameters, the user and scores."""
     columns = ", ".join(f"v{place}" for place in range(1, row_size))
     row = f"({run_id:d}, {part:d}{', ?' * row_size})"
     rows = ", ".join([row] * row_count)

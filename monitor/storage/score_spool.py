@@ -22,16 +22,16 @@ class DuckSpool:
     """Implements the port ScoreSpool with a temporary table in DuckDB."""
 
     def __init__(self) -> None:
-        self._open = ExitStack()
-        self._column_of: dict[str, str] = {}  # the column of each metric
+        self._resources = ExitStack()
+        self._column_of: dict[str, str] = {}  # the name of each metric's column
         with _errors_translated():
-            self._database = self._open.enter_context(
+            self._database = self._resources.enter_context(
                 scratch_database(SPOOL_MEMORY, threads=SPOOL_THREADS)
             )
         self._database.execute("CREATE TEMP TABLE spool (user_id VARCHAR)")
 
     def add(self, scores: Scores) -> None:
-        """Append the scores. If the scores lack a metric of the table, its values are NULL.
+        """Append the scores. Metrics that ``scores`` lacks become NULL.
 
         Raises OutputError if the disk cannot store them.
         """
@@ -49,14 +49,14 @@ class DuckSpool:
             self._database.unregister("block")
 
     def blocks(self) -> Iterator[Scores]:
-        """Yield all scores, ordered by user. Text is ordered by its bytes, as in SQLite's tables.
+        """Yield all scores, ordered by the bytes of the user ids, as in SQLite's tables.
 
         Raises OutputError if the scores cannot be read.
         """
         with _errors_translated():
             ordered = self._database.sql("SELECT * FROM spool ORDER BY user_id")
             for block in ordered.to_arrow_reader(BLOCK_USERS):
-                # pandas stores text as large_string.
+                # pandas needs the type large_string for text.
                 names = pd.array(block["user_id"].cast(pa.large_string()), dtype="str")
                 users: pd.Index[str] = pd.Index(names)
                 values = {
@@ -67,7 +67,7 @@ class DuckSpool:
 
     def close(self) -> None:
         """Delete the scores."""
-        self._open.close()
+        self._resources.close()
 
 
 @contextmanager
@@ -78,8 +78,8 @@ def _errors_translated() -> Iterator[None]:
     """
     try:
         yield
-    # Reading the scores also writes temporary files, because it sorts them. A stream of blocks may
-    # raise errors of Arrow or of the operating system.
+    # Reading sorts the scores, so it also writes temporary files. Arrow's reader may raise errors
+    # of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         cause = explain_shortage(str(error)) or file_cause(error)
         msg = (

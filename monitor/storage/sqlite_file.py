@@ -44,9 +44,9 @@ def identity(file: Path | int) -> tuple[int, int] | None:
 def make_private(file: Path) -> None:
     """Create a missing file that only its owner may use, whatever the umask is.
 
-    SQLite's log files get the same mode.
+    SQLite gives its log files the same mode.
     """
-    # An existing file is never opened, because closing it would release SQLite's locks on it.
+    # An existing file must not be opened, because closing it would release SQLite's locks.
     with suppress(OSError):  # SQLite reports what prevents the creation
         opened = os.open(file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.fchmod(opened, 0o600)
@@ -101,8 +101,8 @@ def _lock_path(file: Path) -> Path:
 class FileLock:
     """The lock that keeps other daemons away from the database at ``file``.
 
-    The locked file is another file next to the database. It is never deleted. The operating system
-    releases the lock when the process ends.
+    The locked file is next to the database, and is never deleted. The operating system releases the
+    lock when the process ends.
     """
 
     file: Path
@@ -120,16 +120,15 @@ class FileLock:
         Raises DatabaseError if the file cannot be locked. If another process has the lock, the
         error names that process.
         """
-        # If somebody deleted or replaced the locked file, the lock no longer keeps other daemons
-        # away, and is taken again.
         if self._descriptor is not None and identity(self._descriptor) == identity(self.path):
             return
+        # If somebody deleted or replaced the locked file, the old lock keeps no daemon away.
         self.release()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             opened = os.open(self.path, flags, 0o600)
         except OSError as error:
-            raise self._refused(error) from None
+            raise self._error_of_locking(error) from None
         try:
             self._lock(opened)
         except BaseException:
@@ -154,9 +153,9 @@ class FileLock:
             )
             raise DatabaseError(msg) from None
         except OSError as error:
-            raise self._refused(error) from None
+            raise self._error_of_locking(error) from None
 
-    def _refused(self, error: OSError) -> DatabaseError:
+    def _error_of_locking(self, error: OSError) -> DatabaseError:
         return DatabaseError(
             f"SQLite database {self.file} cannot be locked: {self.path}: {error.strerror}: put the "
             "database in a directory on a local disk where this account may write"
@@ -170,10 +169,10 @@ class FileLock:
 
 
 def holder_of(file: Path) -> str | None:
-    """Name the process that has locked the database at ``file``, and the locked file.
+    """Return the name of the process that has locked the database at ``file``, and the locked file.
 
-    Returns None if no process has locked it. If the locked file cannot be opened, the process is
-    called "somebody".
+    Returns None if no process has locked the database. If the locked file cannot be opened, the
+    process is called "somebody".
     """
     lock = _lock_path(file)
     try:
@@ -192,9 +191,9 @@ def holder_of(file: Path) -> str | None:
 
 
 def _holder_in(opened: int) -> str:
-    """Return the holder that the text in a locked file names.
+    """Return the process that the text in a locked file names.
 
-    The holder is "an unknown process" if the text names a process of this machine that has ended.
+    The process is "an unknown process" if the text is empty or names a process that has ended.
     """
     content = os.pread(opened, _HOLDER_BYTES, 0).decode(errors="replace").strip()
     process = _PROCESS.match(content)

@@ -59,7 +59,7 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 
 @immutable
 class LeaseFence:
-    """Lets a daemon write only while it has the lease and no later epoch has begun."""
+    """Lets a daemon write only while it has the lease. Each new lease has a higher epoch."""
 
     lease: Lease | None = None
     patience: timedelta = timedelta(0)  # the server ends transactions that are idle for longer
@@ -67,7 +67,7 @@ class LeaseFence:
     def enter(self, connection: Connection) -> None:
         """Check the lease when a transaction begins.
 
-        Raises LeaseLostError if another daemon has it.
+        Raises LeaseLostError if another daemon has the lease.
         """
         if self.lease is None:
             raise LeaseLostError(
@@ -75,19 +75,20 @@ class LeaseFence:
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
+            # The same statement also limits how long the transaction may be idle.
             query = query.add_columns(_limit_idle_time(self.patience))
         if not connection.execute(query).scalar_one():
             raise _lease_lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
-        """Check the lease right before the commit, and lock its row until the commit.
+        """Check the lease right before the commit.
 
-        So no other daemon can take the lease between the check and the commit.
-
-        Raises LeaseLostError if another daemon has it.
+        The lease's row is locked until the commit, so no other daemon takes the lease meanwhile.
+        Raises LeaseLostError if another daemon has the lease.
         """
         if is_sqlite(connection) or self.lease is None:
             return
+        # Another daemon that takes the lease waits for this lock, so the limit is shorter now.
         query = (
             select(leases.c.epoch, _limit_idle_time(self.patience / 3))
             .where(is_current(self.lease))
@@ -110,11 +111,11 @@ class WriterQueue:
 
     @contextmanager
     def turn(self, location: str) -> Iterator[None]:
-        """Wait until this thread may write. Its turn ends with the ``with`` block.
+        """Wait until this thread may write. The turn ends with the ``with`` block.
 
         Raises DatabaseError if the wait is longer than `QUEUE_WAIT_S`.
         """
-        # The first event of the queue is set, because its thread may write.
+        # The first event of the queue is set: the thread that waits for this event may write.
         turn = threading.Event()
         with self._guard:
             self._turns.append(turn)
@@ -161,8 +162,10 @@ class Database:
 
     @property
     def epoch(self) -> int | None:
-        """Epoch of the lease under which claims are made; None for a command."""
-        return self.fence.lease.epoch if self.fence and self.fence.lease else None
+        """The number of the daemon's lease. None if this process has no lease."""
+        if self.fence is None or self.fence.lease is None:
+            return None
+        return self.fence.lease.epoch
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -173,16 +176,16 @@ class Database:
     def rows(
         self, query: Select[Any], parameters: Mapping[str, object] | None = None
     ) -> Sequence[Row[*tuple[Any, ...]]]:
-        """Return every row of one query, read in a transaction of its own."""
+        """Execute one query in a transaction, and return all rows."""
         with self.read() as connection:
             return connection.execute(query, parameters).all()
 
     @contextmanager
     def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
-        """Begin a transaction that may write; any exception rolls it back.
+        """Begin a transaction that may write. An exception rolls the transaction back.
 
-        On SQLite only one transaction writes at a time. ``is_fenced`` False is for data that every
-        daemon may write at any time, whether it leads or not.
+        On SQLite only one transaction writes at a time. ``is_fenced`` False lets a daemon write
+        without the lease.
         """
         fence = self.fence if is_fenced else None
         with self._transaction(is_writing=True) as connection:
@@ -195,7 +198,7 @@ class Database:
                 fence.leave(connection)
 
     def _turn(self) -> AbstractContextManager[None]:
-        """Return a ``with`` block in which a writer of SQLite has its turn. Others do not wait."""
+        """Return a context in which this thread may write. On PostgreSQL, writers do not wait."""
         file = file_of(self.url)
         if file is None:
             return nullcontext()
@@ -203,8 +206,7 @@ class Database:
 
     def use_write_ahead_log(self) -> None:
         """From now on, let readers and the writer of a SQLite file work at the same time."""
-        # Two processes that wait for the lock of this change would block each other, so rankwatch
-        # does not wait but retries.
+        # Two processes that wait for the lock would block each other, so rankwatch retries instead.
         deadline = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
@@ -232,8 +234,9 @@ class Database:
         pool = self._engine.pool
         try:
             self._require_same_file()
+            turn = self._turn() if is_writing else nullcontext()
             with (
-                self._turn() if is_writing else nullcontext(),
+                turn,
                 translated(self.url, self._driver_error),
                 self._engine.connect() as connection,
                 connection.execution_options(**options).begin(),
@@ -242,12 +245,11 @@ class Database:
         except DatabaseError as error:
             if error.kind is DatabaseErrorKind.READ_ONLY:
                 # A connection to a read-only file stays read-only.
-                self.renew()
+                self.renew_connections()
             self.on_error(error)
             raise
         finally:
-            # After `renew`, the connection has returned to the old pool, so the old pool must be
-            # closed.
+            # If the pool was replaced meanwhile, the connection has returned to the old pool.
             if self._is_closed or pool is not self._engine.pool:
                 pool.dispose()
 
@@ -264,15 +266,15 @@ class Database:
                 "the file back, or restart rankwatch"
             )
 
-    def renew(self) -> None:
-        """From now on, use new connections.
+    def renew_connections(self) -> None:
+        """Let later transactions use new connections.
 
-        Connections in use are closed when they are returned.
+        Connections in use are closed when their transactions end.
         """
         self._engine.dispose()
 
     def close(self) -> None:
-        """Close every connection. If another thread uses one, it is closed when it is returned."""
+        """Close all connections. Connections in use are closed when their transactions end."""
         self._is_closed = True
         self._engine.dispose()
 
@@ -292,7 +294,7 @@ def require_file(url: URL) -> None:
 
 
 def _sqlite_engine(url: URL) -> Engine:
-    """Return an engine that creates a missing file privately and begins transactions itself."""
+    """Return an engine that creates a missing file, which only this account can read."""
     arguments = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
     engine = create_engine(url, connect_args=arguments, **_ENGINE)
 
@@ -304,7 +306,7 @@ def _sqlite_engine(url: URL) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's own
-        # The driver must not begin transactions, because `begin` does this.
+        # The driver must not begin transactions, because `begin` does so.
         connection.isolation_level = None
         for setting in _SQLITE_SETTINGS:
             connection.execute(f"PRAGMA {setting}")
@@ -322,7 +324,7 @@ def _sqlite_engine(url: URL) -> Engine:
 def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
     """Return an engine that gives up connecting and sending after ``patience_s`` seconds.
 
-    None means the driver's own limits. Raises ConfigError if the driver is not installed.
+    None means the usual limits. Raises ConfigError if the driver is not installed.
     """
     arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
     if patience_s is not None:
@@ -353,7 +355,7 @@ def is_current(lease: Lease) -> ColumnElement[bool]:
 
 
 def _lease_lost(connection: Connection, lease: Lease) -> LeaseLostError:
-    """Return the error of a lease that is over. It names the daemon that leads now."""
+    """Return the error that the lease is over, with the name of the daemon that leads now."""
     query = select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)
     row = connection.execute(query).one_or_none()
     leader = "no daemon has it now"
@@ -366,10 +368,10 @@ def _lease_lost(connection: Connection, lease: Lease) -> LeaseLostError:
     )
 
 
-def _limit_idle_time(after: timedelta) -> ColumnElement[str]:
-    """Return SQL that lets PostgreSQL end this transaction if it is idle for longer."""
+def _limit_idle_time(limit: timedelta) -> ColumnElement[str]:
+    """Return SQL that lets PostgreSQL end this transaction if it is idle for longer than this."""
     return func.set_config(
         "idle_in_transaction_session_timeout",
-        str(round(after.total_seconds() * 1000)),
+        str(round(limit.total_seconds() * 1000)),
         True,  # noqa: FBT003 - SQL
     )

@@ -24,12 +24,13 @@ def store_scores(
 ) -> None:
     """Insert the scores of every user in the run of this slot.
 
-    ``first_part`` is the first number of a part that the run's stored scores do not have.
+    A row has the scores of a user for the metrics of one part, because the table has only `PLACES`
+    columns for scores. Parts are numbered from ``first_part``.
 
-    All blocks have the same metrics. Inserting is fastest if users ascend within each block and
-    from block to block. New rows are then the last ones by the table's key.
+    All blocks have the same metrics. Inserting is fastest if all users ascend, because new rows are
+    then appended.
     """
-    # Imported here, because it needs numpy, which commands that only read do not load.
+    # This module imports numpy, which commands that only read do not need.
     from monitor.storage.score_rows import copy_rows, insert_rows
 
     remaining = iter(blocks)
@@ -39,8 +40,8 @@ def store_scores(
     metrics = list(first_block.by_metric)
     parts = [metrics[start : start + PLACES] for start in range(0, len(metrics), PLACES)]
     _store_places(connection, run_id, parts, first_part)
-    # This uses the driver's own connection, because SQLAlchemy would take twice the time. It works
-    # in the transaction that SQLAlchemy began.
+    # SQLAlchemy would take twice as long as the driver. The driver's connection is in the same
+    # transaction.
     driver = connection.connection.driver_connection
     all_blocks = chain([first_block], remaining)
     if is_sqlite(connection):
@@ -62,7 +63,8 @@ def replace_scores(
     is_of_run = score_places.c.run_id == run_id
     is_replaced = score_places.c.metric.in_(list(new.by_metric))
     connection.execute(delete(score_places).where(is_of_run, is_replaced))
-    # Rows that also have another metric stay. ``score_places`` no longer names their old values.
+    # Rows stay if they also have scores of other metrics. The replaced scores in them are ignored,
+    # because ``score_places`` no longer contains their columns.
     used_parts = select(score_places.c.part).where(is_of_run)
     is_unused = scores.c.part.not_in(used_parts)
     connection.execute(delete(scores).where(of_run(connection, run_id), is_unused))
@@ -71,20 +73,20 @@ def replace_scores(
     store_scores(connection, run_id, slot, [new], first_part=first_part)
 
 
-def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
-    """Return the scores of every user of the run, ordered by user.
+def scores_of_run(connection: Connection, run_id: int, metrics: Sequence[str]) -> Scores:
+    """Return the scores of every user of the run for these metrics, ordered by user.
 
-    ``names`` are the wanted metrics. Metrics without scores are left out.
+    Metrics without scores are left out.
     """
     import pandas as pd
 
     places = select(score_places).where(
-        score_places.c.run_id == run_id, score_places.c.metric.in_(names)
+        score_places.c.run_id == run_id, score_places.c.metric.in_(metrics)
     )
     columns_by_part: dict[int, dict[str, ColumnElement[float]]] = {}
     for row in connection.execute(places):
         columns_by_part.setdefault(row.part, {})[row.metric] = scores.c[f"v{row.place}"]
-    # Without any scores, the result is this empty table.
+    # If there are no scores, the result is this empty table.
     tables = [pd.DataFrame(index=pd.Index([], dtype="str"))]
     for part, columns in columns_by_part.items():
         query = select(scores.c.user_id, *columns.values()).where(
@@ -96,21 +98,21 @@ def scores_of_run(connection: Connection, run_id: int, names: Sequence[str]) -> 
             tables.append(table.astype(float))
     joined = pd.concat(tables, axis=1).sort_index()
     by_metric = {}
-    for name in names:
-        if name in joined:
-            by_metric[name] = joined[name].to_numpy()
+    for metric in metrics:
+        if metric in joined:
+            by_metric[metric] = joined[metric].to_numpy()
     return Scores(users=pd.Index(joined.index, dtype="str"), by_metric=by_metric)
 
 
 def _store_places(
-    connection: Connection, run_id: int, parts: Sequence[Sequence[str]], first: int
+    connection: Connection, run_id: int, parts: Sequence[Sequence[str]], first_part: int
 ) -> None:
-    """Store the part and column of each metric.
+    """Store the part and the column's number of each metric.
 
-    ``parts`` are the metrics of each part. The first of them gets the number ``first``.
+    ``parts`` are the metrics of each part, which are numbered from ``first_part``.
     """
     rows = []
-    for part, metrics in enumerate(parts, start=first):
+    for part, metrics in enumerate(parts, start=first_part):
         for place, metric in enumerate(metrics, start=1):
             rows.append({"run_id": run_id, "metric": metric, "part": part, "place": place})
     connection.execute(score_places.insert(), rows)

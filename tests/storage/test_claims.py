@@ -223,7 +223,7 @@ def test_only_a_rewound_state_is_changed_by_an_earlier_slot(store):
 
 def test_after_a_renewal_new_connections_do_not_wait_for_old_ones(store):
     with store.database.read():
-        store.database.renew()
+        store.database.renew_connections()
         store.maintenance.ping()
         store.maintenance.probe_write()
     store.maintenance.ping()

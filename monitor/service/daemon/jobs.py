@@ -158,7 +158,7 @@ class DaemonJobs:
         self.publisher.count("watchdog_restarts_total", plan.kind)
         if plan.kind is JobKind.DELIVERY:
             return
-        self.runner.store.database.renew()  # replace connections that may hang
+        self.runner.store.database.renew_connections()  # replace connections that may hang
         if plan.kind is JobKind.HOUSEKEEPING:
             self.outage_alert.database.hung("the database does not answer")
             return

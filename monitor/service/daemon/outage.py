@@ -157,7 +157,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     except OverdueError:
         database.hung(f"{store.location} does not answer")
         # The pool must not reuse the connection that hangs.
-        store.database.renew()
+        store.database.renew_connections()
         return False
     _record_end(store, database)
     database.answered()
