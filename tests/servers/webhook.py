@@ -203,7 +203,7 @@ def running_webhook(tls=None):
             yield server.collector
         finally:
             server.collector.stopped.set()
-            for connection in server.collector.open:
+            for connection in list(server.collector.open):  # threads of requests close theirs
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
