@@ -43,7 +43,7 @@ from monitor.pipeline.due_messages import (
     group_by_message,
     group_incidents,
 )
-from monitor.pipeline.retry_times import asked_pause_s, next_notification_at
+from monitor.pipeline.retry_times import next_notification_at, requested_pause_s
 
 CLAIM = timedelta(seconds=60)
 """A delivery is claimed for this time, because no receiver may take longer for one message."""
@@ -53,8 +53,8 @@ RESEND_ENDS_FOR = timedelta(minutes=5)
 """If a receiver wants alerts resent, the end of an alert is resent for this time."""
 _REPETITION_BACKOFF = 4
 """A failed repetition waits as long as after this many failures, because it is not urgent."""
-_CLAIMED = 2000
-_PAUSE_S = 0.25
+_MOST_CLAIMED = 2000
+_POLL_S = 0.25
 
 
 def _always() -> bool:
@@ -71,10 +71,10 @@ def _no_picture(_: Message) -> bytes | None:
 
 @immutable
 class Pause:
-    """When a failed receiver is tried again, and how long a pause it requested, in seconds."""
+    """When a failed receiver is tried again, and how many seconds of pause it requested."""
 
     until: datetime
-    asked_s: float = 0.0
+    requested_s: float = 0.0
 
 
 @immutable
@@ -102,14 +102,13 @@ class OutboxSender:
         """Send the deliveries that are due, one message per incident.
 
         Deliveries that have waited longest are sent first. After the first temporary failure no
-        more is sent. If the receiver raises an error that is not a DeliveryError, this is a defect.
-        Then the deliveries are postponed, and the error is raised.
+        more is sent. An error of the receiver that is not a DeliveryError is a defect. After a
+        defect, the deliveries are postponed, and the error is raised.
 
         Returns the pause after a temporary failure. Returns None if no delivery is due, if
         ``should_stop`` ended the sending, or if another process may be sending.
         """
         pause = None
-        # After a temporary failure the receiver's other deliveries are not tried.
         while pause is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
@@ -117,12 +116,12 @@ class OutboxSender:
                 owner=self.owner,
                 now=now,
                 until=now + CLAIM,
-                limit=_CLAIMED,
+                limit=_MOST_CLAIMED,
             )
-            # When their claim expires, other processes can claim deliveries that are not sent.
+            # The claim of unsent deliveries expires, and then another process can claim them.
             if not claimed or not self.is_sole_sender():
                 break
-            pause = self._deliver(claimed, now, should_stop)
+            pause = self._decide_and_send(claimed, now, should_stop)
         return pause
 
     def repeat_due(self) -> int:
@@ -130,23 +129,25 @@ class OutboxSender:
 
         Raises DeliveryError if the receiver did not accept a message.
         """
-        every_s = self.receiver.treatment.repeat_every_s
-        if every_s is None:
+        interval_s = self.receiver.treatment.repeat_every_s
+        if interval_s is None:
             return 0
         now = self.clock.now()
-        every = timedelta(seconds=every_s)
-        due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_CLAIMED)
+        interval = timedelta(seconds=interval_s)
+        due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_MOST_CLAIMED)
         if not due:
             return 0
         due_incidents = {(each.transition.comparison, each.transition.incident) for each in due}
-        # Alerts that joined an incident later are due later, but are repeated with it.
-        due_next = self.outbox.due_repetitions(self.receiver.name, now=now + every, limit=_CLAIMED)
+        # Alerts that joined a due incident later are not due yet, but are repeated with it.
+        due_within_interval = self.outbox.due_repetitions(
+            self.receiver.name, now=now + interval, limit=_MOST_CLAIMED
+        )
         by_comparison: dict[str, list[Delivery]] = {}
-        for delivery in due_next:
+        for delivery in due_within_interval:
             change = delivery.transition
             if (change.comparison, change.incident) in due_incidents:
                 by_comparison.setdefault(change.comparison, []).append(delivery)
-        return sum(self._repeat(deliveries, every) for deliveries in by_comparison.values())
+        return sum(self._repeat(deliveries, interval) for deliveries in by_comparison.values())
 
     def resend_alerts(self) -> int:
         """Resend alerts that still fire or ended lately, if the receiver wants this.
@@ -178,25 +179,26 @@ class OutboxSender:
             except DeliveryError as error:
                 self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
                 raise
-            self._count(len(group), DeliveryStatus.SENT.value)
+            self._count_outcomes(len(group), DeliveryStatus.SENT.value)
             resent += len(group)
         return resent
 
-    def _deliver(
+    def _decide_and_send(
         self,
         claimed: Sequence[Delivery],
         now: datetime,
         should_stop: Callable[[], bool],
     ) -> Pause | None:
-        """Decide on the claimed deliveries of one comparison, and send those that are to be sent.
+        """Decide which of the claimed deliveries of one comparison are sent, and send them.
 
         Returns the pause if the receiver must not get messages for now, else None.
         """
         comparison = claimed[0].transition.comparison
-        dispatch = self._dispatch(comparison, [each.transition for each in claimed], now)
+        dispatch = self._make_dispatch(comparison, [each.transition for each in claimed], now)
         to_send = []
         unsent: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in decide_together(dispatch.decide(claimed)):
+            # The decision to send leaves a delivery pending.
             if status is DeliveryStatus.PENDING:
                 to_send.append(delivery)
             else:
@@ -216,21 +218,23 @@ class OutboxSender:
         unsent_by_key = {change_key(delivery.transition): delivery for delivery in to_send}
         for message in compose_due_messages(unsent_by_key.values(), snapshot):
             if should_stop():
-                self._give_back(unsent_by_key.values(), now)
+                self._record_untried(unsent_by_key.values(), now)
                 break
             deliveries = [unsent_by_key.pop(change_key(change)) for change in message.changes]
             pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
             if pause is not None:
                 # Deliveries that were not tried are due at the same time as the failed ones.
-                self._give_back(unsent_by_key.values(), pause.until)
+                self._record_untried(unsent_by_key.values(), pause.until)
                 return pause
         return None
 
-    def _give_back(self, deliveries: Iterable[Delivery], at: datetime) -> None:
-        """Record deliveries that were not tried as pending. They are due again ``at`` this time."""
+    def _record_untried(self, deliveries: Iterable[Delivery], at: datetime) -> None:
+        """Record as pending the deliveries that were not tried. They are due again ``at`` a time."""
         self._record([*deliveries], DeliveryStatus.PENDING, next_attempt_at=at)
 
-    def _dispatch(self, comparison: str, changes: Sequence[Transition], now: datetime) -> Dispatch:
+    def _make_dispatch(
+        self, comparison: str, changes: Sequence[Transition], now: datetime
+    ) -> Dispatch:
         """Return the object that decides on these changes now."""
         receiver = self.receiver
         snapshot = self.outbox.firing_snapshot(comparison, receiver.name, changes, now=now)
@@ -249,6 +253,7 @@ class OutboxSender:
         if the receiver's code has a defect.
         """
         if not self.is_sole_sender():
+            # Any pause makes the callers stop.
             return Pause(until=self.clock.now())
         if message.is_update and self.receiver.treatment.updates is Updates.NONE:
             self._record(
@@ -267,13 +272,11 @@ class OutboxSender:
         try:
             self._send_with_picture(message)
         except DeliveryError as error:
-            return self._failed(message, deliveries, error)
+            return self._handle_failure(message, deliveries, error)
         except Exception as error:
-            fault = (
-                f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
-            )
-            defect = DeliveryError(fault, permanent=False, may_be_known=True)
-            self._failed(message, deliveries, defect)
+            text = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
+            defect = DeliveryError(text, permanent=False, may_be_known=True)
+            self._handle_failure(message, deliveries, defect)
             raise
         self._record(deliveries, DeliveryStatus.SENT)
         return None
@@ -288,19 +291,20 @@ class OutboxSender:
         self.receiver.send(message, now=self.clock.now())
 
     def _try_picture(self, message: Message) -> bool:
-        """Send the message with its picture. Returns whether there is one and it was accepted."""
+        """Send the message with its picture. Returns False if there is none or it was rejected."""
         picture = self.picture_of(message)
         if picture is None:
             return False
         try:
             self.receiver.send(replace(message, picture=picture), now=self.clock.now())
         except DeliveryError as error:
-            if error.of_message:
+            is_rejected = error.of_message
+            if is_rejected:
                 return False
             raise
         return True
 
-    def _failed(
+    def _handle_failure(
         self,
         message: Message,
         deliveries: Sequence[Delivery],
@@ -310,13 +314,14 @@ class OutboxSender:
 
         Returns the pause before the next attempt, or None if the deliveries are not tried again.
         """
-        # Each half is sent separately, because one rejected change must not block all changes.
-        if error.permanent and error.of_message and len(deliveries) > 1:
+        is_rejected = error.permanent and error.of_message
+        # One change may be the reason for the rejection, and must not block the other changes.
+        if is_rejected and len(deliveries) > 1:
             middle = len(deliveries) // 2
             last_pause = None
             for half in (slice(None, middle), slice(middle, None)):
-                smaller = replace(message, changes=message.changes[half], key=None)
-                last_pause = self._send(smaller, deliveries[half]) or last_pause
+                half_message = replace(message, changes=message.changes[half], key=None)
+                last_pause = self._send(half_message, deliveries[half]) or last_pause
             return last_pause
         self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
         if error.permanent:
@@ -342,60 +347,60 @@ class OutboxSender:
             may_be_known=error.may_be_known,
             next_attempt_at=next_attempt_at,
         )
-        return Pause(until=next_attempt_at, asked_s=asked_pause_s(error.retry_after_s))
+        return Pause(until=next_attempt_at, requested_s=requested_pause_s(error.retry_after_s))
 
-    def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
+    def _repeat(self, due: Sequence[Delivery], interval: timedelta) -> int:
         """Repeat the ``due`` alerts of one comparison that are not held back. Returns their number.
 
-        Alerts that are held back now are decided again after a short time. If another process may
-        be sending, no message is sent, and the alerts stay due.
+        Alerts that are held back are decided again after a short time. If another process may be
+        sending, no message is sent, and the alerts stay due.
         """
         now = self.clock.now()
-        dispatch = self._dispatch(due[0].transition.comparison, (), now)
-        repeated: dict[tuple[object, ...], Delivery] = {}
+        dispatch = self._make_dispatch(due[0].transition.comparison, (), now)
+        to_repeat: dict[tuple[object, ...], Delivery] = {}
         held: list[Delivery] = []
         for delivery in due:
             if dispatch.why_not_again(delivery.transition) is None:
-                repeated[change_key(delivery.transition)] = delivery
+                to_repeat[change_key(delivery.transition)] = delivery
             else:
                 held.append(delivery)
-        recheck_at = now + min(every, RECHECK_AFTER)
+        recheck_at = now + min(interval, RECHECK_AFTER)
         for key, deliveries in group_by_message(held).items():
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
-        for message in compose_due_messages(repeated.values(), dispatch.snapshot):
+        for message in compose_due_messages(to_repeat.values(), dispatch.snapshot):
             if self.is_sole_sender():
                 repetition = replace(
                     message, changes=(), firing=message.changes, is_repetition=True
                 )
-                # If an earlier attempt may have arrived, the message has the key of that attempt,
-                # and `message_key` returns it. Otherwise it returns a new key.
+                # The key of an earlier attempt that may have arrived, or else a new key.
                 repetition = replace(repetition, key=message_key(repetition, now))
-                deliveries = [repeated[change_key(change)] for change in repetition.firing]
-                self._send_again(repetition, deliveries, every)
-        return len(repeated)
+                deliveries = [to_repeat[change_key(change)] for change in repetition.firing]
+                self._send_repetition(repetition, deliveries, interval)
+        return len(to_repeat)
 
-    def _send_again(
+    def _send_repetition(
         self,
         message: Message,
         deliveries: Sequence[Delivery],
-        every: timedelta,
+        interval: timedelta,
     ) -> None:
         """Send a repetition, and store when its alerts are repeated next.
 
-        After a temporary failure this is sooner than after ``every``. Any failure is raised.
+        They are repeated after ``interval``, or sooner after a temporary failure. Any failure is
+        raised.
         """
         now = self.clock.now()
-        # This is set if an earlier attempt may have arrived. It is the same for all deliveries.
-        key_before = deliveries[0].message_key
-        # The key is stored before the message is sent. If this process is killed then, the next
-        # process sends the message with the same key, and the receiver can discard it.
+        # All deliveries have the same key. They have none if no earlier attempt can have arrived.
+        earlier_key = deliveries[0].message_key
+        # The key is stored before the message is sent. If this process is killed in between, the
+        # next process sends the message with the same key, and the receiver can discard it.
         self.outbox.schedule_repetition(deliveries, at=now, message_key=message.key)
         try:
             self._send_with_picture(message)
         except DeliveryError as error:
             self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
             if error.permanent:
-                self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
+                self.outbox.schedule_repetition(deliveries, at=now + interval, message_key=None)
                 raise
             at = next_notification_at(
                 _REPETITION_BACKOFF,
@@ -404,12 +409,12 @@ class OutboxSender:
                 retry_after_s=error.retry_after_s,
             )
             # If no attempt can have arrived, the stored key is deleted.
-            may_be_known = error.may_be_known or key_before is not None
+            may_be_known = error.may_be_known or earlier_key is not None
             key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
             raise
-        self._count(len(deliveries), DeliveryStatus.SENT.value)
-        self.outbox.schedule_repetition(deliveries, at=now + every, message_key=None)
+        self._count_outcomes(len(deliveries), DeliveryStatus.SENT.value)
+        self.outbox.schedule_repetition(deliveries, at=now + interval, message_key=None)
 
     def _record(
         self,
@@ -423,33 +428,33 @@ class OutboxSender:
         """Record the status of these deliveries, and count the outcomes of attempts.
 
         ``next_attempt_at`` is when a pending delivery is tried again. Held deliveries are decided
-        again after `RECHECK_AFTER`.
+        again after `RECHECK_AFTER`. ``may_be_known`` says that the message may have arrived.
         """
         if not deliveries:
             return
         now = self.clock.now()
         if status is DeliveryStatus.HELD:
             next_attempt_at = now + RECHECK_AFTER
-        # An alert that has begun is repeated while it fires.
+        # Starts of alerts are repeated while the alerts fire.
         repeat_at = None
-        every_s = self.receiver.treatment.repeat_every_s
-        if status is DeliveryStatus.SENT and every_s is not None:
-            repeat_at = now + timedelta(seconds=every_s)
+        interval_s = self.receiver.treatment.repeat_every_s
+        if status is DeliveryStatus.SENT and interval_s is not None:
+            repeat_at = now + timedelta(seconds=interval_s)
         # A delivery that is given up goes to the fallback receiver, except for the end of an alert.
         fallback = None
         if status is DeliveryStatus.DEAD:
             fallback = self.policy.fallbacks.get(self.receiver.name)
         notifications = []
         for delivery in deliveries:
-            has_perhaps_arrived = delivery.may_be_known or may_be_known
+            may_have_arrived = delivery.may_be_known or may_be_known
             notification = Notification(
                 delivery_id=delivery.id,
                 at=now,
                 status=status,
                 reason=reason,
                 next_attempt_at=next_attempt_at,
-                may_be_known=has_perhaps_arrived,
-                message_key=delivery.message_key if has_perhaps_arrived else None,
+                may_be_known=may_have_arrived,
+                message_key=delivery.message_key if may_have_arrived else None,
                 fallback=None if delivery.transition.is_end else fallback,
                 repeat_at=repeat_at if delivery.transition.is_start else None,
             )
@@ -457,12 +462,12 @@ class OutboxSender:
         self.outbox.record(*notifications)
         was_attempted = status not in (DeliveryStatus.HELD, DeliveryStatus.PENDING)
         if was_attempted:
-            self._count(len(deliveries), status.value)
+            self._count_outcomes(len(deliveries), status.value)
         elif status is DeliveryStatus.PENDING and reason is not None:
             # Only a failed attempt gives a pending delivery a reason.
-            self._count(len(deliveries), "retry")
+            self._count_outcomes(len(deliveries), "retry")
 
-    def _count(self, deliveries: int, outcome: str) -> None:
+    def _count_outcomes(self, deliveries: int, outcome: str) -> None:
         for _ in range(deliveries):
             self.publisher.count("notifications_total", self.receiver.name, outcome)
 
@@ -495,6 +500,5 @@ def deliver_all(
         seconds_left = ends_at - clock.monotonic()
         if seconds_left <= 0 or not waiting_receivers:
             return
-        # The deliveries that wait failed before. They are retried here if they become due in time,
-        # because the process ends afterwards.
-        pause(min(_PAUSE_S, seconds_left))
+        # The process ends afterwards, so waiting deliveries are retried if they are due in time.
+        pause(min(_POLL_S, seconds_left))

@@ -14,7 +14,7 @@ from monitor.model.arrays import Flags, Floats
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import PastRun
-from monitor.model.rankings import Arm
+from monitor.model.rankings import Arm, CoverageRow
 from monitor.model.rules import (
     MIN_HEALTHY_RUNS,
     Comparison,
@@ -98,8 +98,8 @@ def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     )
 
 
-def needs_recent(comparison: Comparison) -> bool:
-    """Whether messages need summaries of earlier runs, because no rule learns what is normal."""
+def messages_need_earlier_runs(comparison: Comparison) -> bool:
+    """Whether messages show means of earlier runs as normal, because no rule learns."""
     return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
 
 
@@ -112,18 +112,20 @@ def compute_expectations(
 ) -> tuple[Expectation, ...]:
     """Return what each rule with a learned limit expects in each segment, sorted by rule.
 
-    ``past`` are the ok runs of the same configuration, oldest first. A rule learns from a run if
-    the run was healthy in the rule's segment. This means that no rule that learns had an alert
-    there or for all users, and that no drift was under way. A rule also learns from these runs:
+    ``past`` are the ok runs of the same configuration, oldest first. A rule learns from runs that
+    were healthy in its segment. A run is healthy if no rule that learns had an alert, in the
+    segment or for all users, and if there was no drift. A rule also learns from these runs:
 
-    - runs of a new normal,
-    - runs of an ``accepted`` level,
-    - runs of another model, which has its own normal.
+    - runs at a changed level, if the level has lasted so long that it is the new normal,
+    - runs at a level that a person has ``accepted``,
+    - the first runs of new models.
     """
-    rows = measured.coverage.rows if measured.coverage else ()
+    coverage_rows = measured.coverage.rows if measured.coverage else ()
     rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
-    learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
-    figures = Figures.of(measured.summaries, rows if learns_coverage else (), measured.arm_scores)
+    learnable_rows: Sequence[CoverageRow] = ()
+    if any(isinstance(rule, CoverageRule) for rule in rules):
+        learnable_rows = coverage_rows
+    figures = Figures.of(measured.summaries, learnable_rows, measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
     series = []
@@ -134,78 +136,76 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(measured.slot):
-        return tuple(replace(_without_limit(judged), note=HOLIDAY) for judged in series)
-    model_past = _ModelPast(runs=[run for run in past if not is_holiday(run.slot)])
+        return tuple(replace(_expect_without_limits(judged), note=HOLIDAY) for judged in series)
+    usable_past = _UsablePast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
-        model_past = _find_past_of_models(model_past.runs, measured)
-    alpha = share_out(comparison, series)
-    lessons = rule_series.read_lessons(series, model_past.runs)
-    past_alerts = _find_past_alerts(comparison, series, model_past.runs, lessons)
-    evidence, was_drifting = _collect_evidence(
-        _find_resets(past_alerts, model_past), lessons.steady, alpha
-    )
+        usable_past = _select_past_of_models(usable_past.runs, measured)
+    alpha = share_alert_budget(comparison, series)
+    lessons = rule_series.read_lessons(series, usable_past.runs)
+    past_alerts = _find_past_alerts(comparison, series, usable_past.runs, lessons)
+    evidence_ends = _find_evidence_ends(past_alerts, usable_past)
+    evidence, was_drifting = _collect_evidence(evidence_ends, lessons.steady, alpha)
     accepted = [change for change in accepted if change.at <= measured.slot]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
-        accepted=_find_accepted_levels(model_past, accepted),
-        settled=_runs_of_a_new_normal(model_past.runs, measured.slot),
+        accepted=_find_accepted_levels(usable_past, accepted),
+        settled=_runs_until_new_normal(usable_past.runs, measured.slot),
     )
     reference = compute_reference(
         lessons.values,
         lessons.errors,
-        phases=rule_series.find_phases(model_past.runs, measured.slot),
+        phases=rule_series.find_phases(usable_past.runs, measured.slot),
         alerts=past_alerts,
         side=_find_sides(series),
     )
     expectations = _build_expectations(series, figures, reference, evidence, alpha)
-    faults = median_z_while_firing(lessons.z, past_alerts.firing)
-    notes = _describe_levels(comparison.name, model_past.runs, reference, model_past.note)
-    lost_in_healthy = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
-    usual_lost = np.nan_to_num(find_median(lost_in_healthy))
-    # The values leave out users that could not be compared. `apply_bounds` allows for these users.
-    lost_share_of = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
+    fault_z = median_z_while_firing(lessons.z, past_alerts.firing)
+    notes = _describe_levels(comparison.name, usable_past.runs, reference, usable_past.note)
+    lost_in_used_runs = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
+    usual_lost = np.nan_to_num(find_median(lost_in_used_runs))
+    # The share of users without a score. `apply_bounds` uses it, because values leave them out.
+    lost_shares = {row.segment: 1.0 - row.paired / row.asked for row in coverage_rows if row.asked}
     is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     completed = []
     for column, expectation in enumerate(expectations):
-        if is_after_holiday and _needs_earlier_lists(series[column].rule):
-            completed.append(replace(_without_limit(series[column]), note=AFTER_HOLIDAY))
+        if is_after_holiday and _compares_with_earlier_lists(series[column].rule):
+            completed.append(replace(_expect_without_limits(series[column]), note=AFTER_HOLIDAY))
             continue
         completed.append(
             replace(
                 expectation,
-                lost=lost_share_of.get(expectation.segment, 0.0),
+                lost=lost_shares.get(expectation.segment, 0.0),
                 usual_lost=float(usual_lost[column]),
                 note=notes[column],
-                fault=_finite(faults[column]),
+                fault=_finite(fault_z[column]),
             )
         )
     return tuple(completed)
 
 
-def _needs_earlier_lists(rule: SeriesRule) -> bool:
+def _compares_with_earlier_lists(rule: SeriesRule) -> bool:
     return isinstance(rule, CoverageRule) and rule.share.trait in OF_EARLIER_LISTS
 
 
 @immutable
-class _ModelPast:
+class _UsablePast:
     """The past runs from which a run can learn, oldest first, and a note for people."""
 
     runs: Sequence[PastRun]
-    starts: Sequence[int] = ()  # rows of the first runs of other models than in the run before
+    model_changes: Sequence[int] = ()  # indexes of runs with other models than the run before
     note: str = ""
 
 
-def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _ModelPast:
-    """Select the past runs from which a run of these models can learn.
+def _select_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _UsablePast:
+    """Select the past runs from which a run of the measured run's models can learn.
 
-    All runs before the first run of the current models are selected, because they show how much
-    runs vary. Of the later runs, only runs of the current models are selected. So if an earlier
-    model comes back, its own level is normal.
+    - All runs before the first run of these models, because they show how much runs vary.
+    - Of the later runs, only the runs of these models. If an earlier model comes back, its former
+      level is normal.
 
-    The first run of new models is not judged, so no run is selected for it. The second run is
-    judged by the first. If models change in two runs in a row, the second of these runs is judged.
-    Otherwise no run would be judged if each run had new models.
+    No run is selected for the first run of new models, because this run is not judged. It is judged
+    if the last run had new models too. Otherwise no run would be judged if each run had new models.
     """
     *past_models, current = _name_models(past, measured)
     is_new = current not in past_models
@@ -216,22 +216,22 @@ def _find_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _Mod
         if row < first_of_current or model == current:
             runs.append(run)
             models.append(model)
-    starts = [row for row in range(1, len(runs)) if models[row] != models[row - 1]]
-    has_changed_in_last_run = len(runs) - 1 in starts
+    changes = [row for row in range(1, len(runs)) if models[row] != models[row - 1]]
+    has_changed_in_last_run = len(runs) - 1 in changes
     if runs and is_new and not has_changed_in_last_run:
-        change = _describe_models(measured, past[-1])
-        return _ModelPast(runs=(), note=f"not judged by what was normal before: {change}")
+        difference = _describe_models(measured, past[-1])
+        return _UsablePast(runs=(), note=f"not judged by what was normal before: {difference}")
     note = ""
-    if starts and len(runs) - starts[-1] < SETTLED_RUNS:
-        last_of_old = runs[starts[-1] - 1]
-        first_of_new = runs[starts[-1]]
+    if changes and len(runs) - changes[-1] < SETTLED_RUNS:
+        last_of_old = runs[changes[-1] - 1]
+        first_of_new = runs[changes[-1]]
         since = format_instant(first_of_new.slot)
         note = f"{NEW_NORMAL} {since}: {_describe_models(measured, last_of_old)}"
-    return _ModelPast(runs=runs, starts=starts, note=note)
+    return _UsablePast(runs=runs, model_changes=changes, note=note)
 
 
 def _name_models(past: Sequence[PastRun], measured: MeasuredRun) -> list[tuple[str | None, ...]]:
-    """Return the names of both arms' models in each past run, and in this run, which is the last.
+    """Return the names of both arms' models in each past run, and last in the measured run.
 
     A run without names of models gets the names of the next run that has names.
     """
@@ -256,72 +256,74 @@ def _find_past_alerts(
 ) -> PastAlerts:
     """Find the past runs with alerts, and the healthy past runs.
 
-    Only alerts of `learning_rules` count. A run is healthy if it had no such alert, if it is not
-    odd (`find_odd`), and if rules may already learn from it (`find_waiting`). Drifts are not
-    considered, so the caller must remove their runs from the healthy runs.
+    Only alerts of `learning_rules` count. In an alerting run, such an alert was pending or firing.
+    A run is healthy if it is not alerting, not odd (`find_odd`) and not postponed
+    (`find_postponed`). The caller removes the runs of drifts from the healthy runs.
     """
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alerting = rule_series.find_alerting_runs(series, past, alerts)
     values_without_alerts = np.where(alerting, np.nan, lessons.values)
     is_odd = find_odd(values_without_alerts, lessons.errors, lessons.z)
     is_odd = rule_series.spread_over_segments(series, is_odd)
+    is_too_far_to_end_alerts = lessons.z > NORMAL_AGAIN[Learning.DROP]
     return PastAlerts(
-        healthy=~alerting & ~is_odd & ~find_waiting(lessons.z),
+        healthy=~alerting & ~is_odd & ~find_postponed(lessons.z),
         alerting=alerting,
         firing=rule_series.find_firings(series, past),
-        far=lessons.z > NORMAL_AGAIN[Learning.DROP],
+        far=is_too_far_to_end_alerts,
     )
 
 
-def _find_resets(past_alerts: PastAlerts, past: _ModelPast) -> Flags:
+def _find_evidence_ends(past_alerts: PastAlerts, past: _UsablePast) -> Flags:
     """Find the runs after which the evidence of a trend is dropped, (runs, series).
 
-    These are runs with a firing alert, and the last runs of a model, because their evidence is
-    about this model.
+    These are runs with a firing alert, and the last run of each model, because the evidence says
+    nothing about the next model.
     """
-    is_last_of_model = np.isin(np.arange(len(past.runs)) + 1, past.starts)
+    next_runs = np.arange(1, len(past.runs) + 1)
+    is_last_of_model = np.isin(next_runs, past.model_changes)
     return past_alerts.firing | is_last_of_model[:, np.newaxis]
 
 
 def _find_accepted_levels(
-    past: _ModelPast, accepted: Iterable[Transition]
+    past: _UsablePast, accepted: Iterable[Transition]
 ) -> list[tuple[int, int]]:
-    """Return the indexes of each accepted level's first run, and of the first run after acceptance.
+    """Return two indexes in ``past.runs`` for each accepted level of the series' values.
 
-    They are indexes in ``past.runs``. A level is a new normal. A person accepts the level of an
-    alert. The level of a new model is accepted with its first run. Levels that were accepted before
-    their first past run are left out.
+    They are the indexes of the level's first run, and of the first run after its acceptance. A
+    person accepts the level at which an alert began. The level of a new model is accepted with its
+    first run. A level without past runs before its acceptance is left out.
     """
     slots = [run.slot for run in past.runs]  # oldest first
-    rows = [(start, start + 1) for start in past.starts]
-    for change in accepted:
-        first_run = bisect_left(slots, change.slot)
-        first_run_after_acceptance = bisect_right(slots, change.at)
+    levels = [(change, change + 1) for change in past.model_changes]
+    for acceptance in accepted:
+        first_run = bisect_left(slots, acceptance.slot)
+        first_run_after_acceptance = bisect_right(slots, acceptance.at)
         if first_run < first_run_after_acceptance:
-            rows.append((first_run, first_run_after_acceptance))
-    return sorted(rows)
+            levels.append((first_run, first_run_after_acceptance))
+    return sorted(levels)
 
 
 def _describe_levels(
-    comparison: str, past: Sequence[PastRun], reference: Reference, otherwise: str
+    comparison: str, past: Sequence[PastRun], reference: Reference, unchanged_note: str
 ) -> list[str]:
-    """Write a note on the level of each series, or ``otherwise`` if its level has not changed."""
+    """Write a note on the level of each series. ``unchanged_note`` is for an unchanged level."""
     notes = []
-    # ``since`` is the index of the past run that began the level, or -1.
-    for since, is_new in zip(reference.since, reference.has_moved, strict=True):
-        if since < 0:
-            notes.append(otherwise)
+    # ``first_run`` is the index of the past run at which the level began, or -1.
+    for first_run, is_new in zip(reference.since, reference.has_moved, strict=True):
+        if first_run < 0:
+            notes.append(unchanged_note)
             continue
-        slot = format_instant(past[since].slot)
+        slot = format_instant(past[first_run].slot)
         if is_new:
-            command = accept_command(comparison, past[since].slot)
+            command = accept_command(comparison, past[first_run].slot)
             notes.append(f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back")
         else:
             notes.append(f"normal again since {slot}")
     return notes
 
 
-def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
+def _runs_until_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
     """Return how many runs in a row at a changed level make that level the new normal.
 
     This is the number of runs in the last day, but at least SETTLED_RUNS and at most WINDOW.
@@ -330,7 +332,7 @@ def _runs_of_a_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
     return min(max(runs_of_a_day, SETTLED_RUNS), WINDOW)
 
 
-def find_waiting(z: Floats) -> Flags:
+def find_postponed(z: Floats) -> Flags:
     """Find the newest past runs that are too far from normal to end an alert, (runs, series).
 
     Rules do not learn from these runs yet.
@@ -342,15 +344,17 @@ def find_waiting(z: Floats) -> Flags:
 def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
     """Find past runs that no limit judged and that are far from the median, (runs, series).
 
-    They are more than ODD_SCALES scales away. The scale is the spread of the runs or their typical
-    sampling error, whichever is larger. So one user without a list makes no run odd. ``values`` are
-    NaN for runs with an alert.
+    Far means more than `ODD_SCALES` times the spread of the runs, or their typical sampling error
+    if this is larger. Without sampling errors, one user without a list could make a run odd.
+    ``values`` are NaN for runs with an alert.
     """
     scale = np.fmax(find_scale(values), find_median(errors))
-    return np.isnan(z) & (np.abs(values - find_median(values)) > ODD_SCALES * scale)
+    is_far = np.abs(values - find_median(values)) > ODD_SCALES * scale
+    was_not_judged = np.isnan(z)
+    return was_not_judged & is_far
 
 
-def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
+def share_alert_budget(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
     """Return for each series the allowed chance of a false alert in one run, (series,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
@@ -362,47 +366,45 @@ def share_out(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
 
 def _budget_weight(rule: SeriesRule) -> float:
     """Return the rule's weight in the budget of false alerts. See `SMALL_WEIGHT`."""
-    if not isinstance(rule, CoverageRule):
-        return SMALL_WEIGHT if _is_on_rise(rule) else 1.0
     weight = 1.0
+    if not isinstance(rule, CoverageRule):
+        if means_too_similar(rule.metric, str(rule.statistic), rule.direction):
+            weight = SMALL_WEIGHT
+        return weight
     if rule.share.trait in SUDDEN:
         weight *= SMALL_WEIGHT
-    # A fault is more likely in the candidate, because it is the arm that is being tried.
+    # The candidate is being tested, so faults of the baseline are less likely.
     if rule.share.arm is Arm.BASELINE:
         weight *= SMALL_WEIGHT
     return weight
 
 
-def _is_on_rise(rule: SeriesRule) -> bool:
-    if isinstance(rule, CoverageRule):
-        return rule.share.trait in SIMILAR_LISTS
-    return means_too_similar(rule.metric, str(rule.statistic), rule.direction)
-
-
-def _collect_evidence(resets: Flags, z: Floats, alpha: Floats) -> tuple[TrendEvidence, Flags]:
+def _collect_evidence(
+    evidence_ends: Flags, z: Floats, alpha: Floats
+) -> tuple[TrendEvidence, Flags]:
     """Collect the evidence of drift before this run, and find past runs that belong to a drift.
 
-    ``z`` says how far past runs were from normal, oldest first, (runs, series). ``resets`` says
-    after which of these runs the evidence of a series is dropped, (runs, series). ``alpha`` is the
-    allowed chance of a false alert in one run, (series,). The flags have the shape (runs, series).
+    ``z`` says how far past runs were from normal, oldest first. ``evidence_ends`` says after which
+    runs the evidence of a series is dropped. ``alpha`` is the allowed chance of a false alert in
+    one run, (series,). All other arrays have the shape (runs, series).
     """
     evidence = no_evidence(len(alpha))
-    is_drifting = np.zeros(resets.shape, dtype=bool)
+    is_drifting = np.zeros(evidence_ends.shape, dtype=bool)
     for row, run_z in enumerate(z):
         evidence = update_evidence(evidence, run_z)
-        # Only when the evidence of a series ends is it known which runs belong to the drift.
-        ends = resets[row] | (row == len(z) - 1)
-        if ends.any():
-            # The drift has the newest ``suspects`` runs. The run in ``row`` has the age 0.
-            suspects = np.where(ends, count_suspects(evidence, alpha), 0)
-            age = np.arange(row, -1, -1)[:, np.newaxis]
-            is_drifting[: row + 1] |= age < suspects
-        # The evidence of a series that is reset starts again from 0.
-        stays = ~resets[row]
+        is_last_run = row == len(z) - 1
+        is_complete = evidence_ends[row] | is_last_run
+        if is_complete.any():
+            # Complete evidence shows how many of the newest runs belong to the drift.
+            drifting_runs = np.where(is_complete, count_suspects(evidence, alpha), 0)
+            runs_since = np.arange(row, -1, -1)[:, np.newaxis]
+            is_drifting[: row + 1] |= runs_since < drifting_runs
+        # The evidence of a series is dropped by multiplying it by 0.
+        remains = ~evidence_ends[row]
         evidence = TrendEvidence(
-            mass=evidence.mass * stays,
-            rise=evidence.rise * stays,
-            since=evidence.since * stays,
+            mass=evidence.mass * remains,
+            rise=evidence.rise * remains,
+            since=evidence.since * remains,
         )
     return evidence, is_drifting
 
@@ -416,17 +418,18 @@ def _build_expectations(
 ) -> tuple[Expectation, ...]:
     """Return the expectation of each series, in the same order.
 
-    ``evidence_before`` is the evidence of drift before this run. ``alpha`` is the result of
-    `share_out`. An expectation has limits only if there were at least `MIN_HEALTHY_RUNS` healthy
-    runs.
+    ``evidence_before`` is the evidence of drift before this run. ``alpha`` is the allowed chance of
+    a false alert in one run, (series,). An expectation has limits only if there were at least
+    `MIN_HEALTHY_RUNS` healthy runs.
     """
-    values, errors = rule_series.measure_all(series, figures)
+    values, errors = rule_series.read_values_and_errors(series, figures)
     compared = _compare_with_reference(series, reference, values, errors, alpha)
     # If runs are correlated, a part of z only repeats what earlier runs showed.
-    of_series = np.where(compared.is_independent, 0.0, correlate(reference.used_values, alpha))
-    # The segments of one rule are a group.
+    correlation = correlate(reference.used_values, alpha)
+    correlation = np.where(compared.is_independent, 0.0, correlation)
+    # A low correlation is raised to the median correlation of all segments of the same rule.
     _, rule_numbers = np.unique([judged.rule.alert for judged in series], return_inverse=True)
-    correlation = raise_to_median(of_series, rule_numbers)
+    correlation = raise_to_median(correlation, rule_numbers)
     steady = discount(compared.z, correlation)
     evidence = update_evidence(evidence_before, steady).total
     expectations = []
@@ -435,8 +438,9 @@ def _build_expectations(
         shown: list[float | None] = [None, None, None]
         z = None
         if has_limits:
-            of_column = reference.center, compared.limits, compared.opposites
-            shown = judged.show_of_run([float(each[column]) for each in of_column], figures)
+            center = float(reference.center[column])
+            limits = float(compared.limits[column]), float(compared.opposites[column])
+            shown = judged.show_of_run([center, *limits], figures)
             z = _finite(compared.z[column])
         expected, limit, opposite = shown
         evidence_now = None
@@ -446,7 +450,7 @@ def _build_expectations(
             evidence_now = float(evidence[column]) if has_limits else None
             evidence_limit = 1.0 / float(alpha[column])
         expectation = replace(
-            _without_limit(judged),
+            _expect_without_limits(judged),
             runs=int(reference.runs[column]),
             expected=expected,
             limit=limit,
@@ -462,7 +466,7 @@ def _build_expectations(
     return tuple(expectations)
 
 
-def _without_limit(judged: rule_series.RuleSeries[SeriesRule]) -> Expectation:
+def _expect_without_limits(judged: rule_series.RuleSeries[SeriesRule]) -> Expectation:
     return Expectation(
         alert=judged.rule.alert,
         segment=judged.segment,
@@ -476,20 +480,22 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _find_sides(series: rule_series.ManySeries) -> Floats:
-    """Return 1 for each series whose high values alert, and -1 if its low values do, (series,)."""
+    """Return for each series 1 if high values alert, and -1 if low values alert, (series,)."""
     is_below = [judged.rule.direction is Direction.BELOW for judged in series]
     return np.where(is_below, -1.0, 1.0)
 
 
-def _allow_return(series: rule_series.ManySeries, reference: Reference) -> Reference:
-    """Move the center of each series to the level before, if that level is on the side that alerts.
+def _allow_former_level(series: rule_series.ManySeries, reference: Reference) -> Reference:
+    """Make the former level of each series normal too, until somebody accepts its new level.
 
-    So until somebody accepts a new level, a return to the level before it is no alert. The newest
-    level stays allowed, because each rule judges one side. ``used_values`` move too, because
+    The center moves to the former level if this level is on the side that alerts. The new level
+    cannot alert then, because each rule alerts on one side only. ``used_values`` move too, because
     `judge_rare` uses them in place of the center.
     """
-    to_former = np.nan_to_num(reference.before - reference.center)
-    shift = np.where(to_former * _find_sides(series) > 0, to_former, 0.0)
+    # ``before`` is NaN without a former level.
+    distance = np.nan_to_num(reference.before - reference.center)
+    is_on_alerting_side = distance * _find_sides(series) > 0
+    shift = np.where(is_on_alerting_side, distance, 0.0)
     return replace(
         reference, center=reference.center + shift, used_values=reference.used_values + shift
     )
@@ -517,46 +523,48 @@ def _compare_with_reference(
     ``alpha`` is the allowed chance of a false alert in one run, (series,).
     """
     rules = [judged.rule for judged in series]
-    normal = _allow_return(series, reference)
-    # Limits are shown even if the run has no value, so they need an error that is a number. With
-    # the error 0, the limits are those of past runs. `compute_p_values` gets NaN and returns NaN,
-    # because such a run is not judged.
+    normal = _allow_former_level(series, reference)
+    # If the run has no value, its error is NaN. The limits are still shown, as if the error were 0.
+    # The p-values are NaN, because such a run is not judged.
     prediction = predict(normal, np.nan_to_num(errors), alpha)
     p_below = compute_p_values(normal, values, errors, direction=Direction.BELOW)
     p_above = compute_p_values(normal, values, errors, direction=Direction.ABOVE)
     is_below = _find_sides(series) < 0
     is_share_of_users = np.array([rule.is_share for rule in rules])
     # `judge_rare` judges rare shares of users as counts, and keeps the results of other series. It
-    # looks for shares that are too high. So a rule on low shares is judged by the share of the
-    # other users.
-    is_mirrored = is_share_of_users & is_below
+    # finds only shares that are too high. A share is too low if the share of the other users is too
+    # high, so the other users are counted instead.
+    is_swapped = is_share_of_users & is_below
     counts_most_common_list = np.array(
         [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]
     )
     limits_by_angle = np.where(is_below, prediction.low, prediction.high)
     p_by_angle = np.where(is_below, p_below, p_above)
-    mirrored_limits, p, is_counted = judge_rare(
+    past_angles = _swap_to_other_users(normal.used_values, is_swapped)
+    angles = _swap_to_other_users(values, is_swapped)
+    swapped_limits = _swap_to_other_users(limits_by_angle, is_swapped)
+    swapped_limits, p, is_counted = judge_rare(
         is_share_of_users & np.isfinite(values),
-        (_mirror_angles(normal.used_values, is_mirrored), normal.errors),
-        (_mirror_angles(values, is_mirrored), errors),
+        (past_angles, normal.errors),
+        (angles, errors),
         alpha,
-        by_angle=(_mirror_angles(limits_by_angle, is_mirrored), p_by_angle),
+        by_angle=(swapped_limits, p_by_angle),
         # Some list is always the most common one, so at least one user has it.
         always=counts_most_common_list.astype(float),
     )
-    limits = _mirror_angles(mirrored_limits, is_mirrored)
+    limits = _swap_to_other_users(swapped_limits, is_swapped)
     opposites = np.where(is_below, prediction.high, prediction.low)
     z = np.where(normal.runs >= MIN_HEALTHY_RUNS, z_of_p_value(p), np.nan)
-    # A few users may get the most common list by chance. Whether they do in one run says nothing
-    # about the next run. So while this share is rare, its runs are independent.
+    # A rare most common list is common by chance, which says nothing about the next run. So these
+    # runs are independent.
     is_independent = counts_most_common_list & is_counted
     return _Compared(limits=limits, opposites=opposites, z=z, is_independent=is_independent)
 
 
-def _mirror_angles(angles: Floats, is_mirrored: Flags) -> Floats:
-    """Replace the angles of mirrored series by the angles of the share of the other users.
+def _swap_to_other_users(angles: Floats, is_swapped: Flags) -> Floats:
+    """Replace the angles of swapped series by the angles of the share of the other users.
 
-    If a share has the angle a, the share of the other users has the angle pi / 2 - a. Mirroring
+    If a share has the angle a, the share of the other users has the angle pi / 2 - a. Swapping
     twice gives the same angles again. ``angles`` have the shape (series,) or (runs, series).
     """
-    return np.where(is_mirrored, np.pi / 2 - angles, angles)
+    return np.where(is_swapped, np.pi / 2 - angles, angles)

@@ -26,7 +26,11 @@ from monitor.model.rules import Comparison, RuleKind, SimilarityRule
 from monitor.model.runs import FinishedRun, KeptLists, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import parse_derived
 from monitor.pipeline.alert_explanations import add_explanations
-from monitor.pipeline.expectations import REMEMBERED_RUNS, compute_expectations, needs_recent
+from monitor.pipeline.expectations import (
+    REMEMBERED_RUNS,
+    compute_expectations,
+    messages_need_earlier_runs,
+)
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
 
@@ -82,7 +86,7 @@ def judge_run(
         comparison=comparison,
         summaries=measured.summaries,
         expectations=expectations,
-        recent=memory.past if needs_recent(comparison) else (),
+        recent=memory.past if messages_need_earlier_runs(comparison) else (),
     )
     return Judgement(
         expectations=expectations,
@@ -97,7 +101,7 @@ class ChangeScales:
     """Adds to a run's transitions how certain their values are, and which values are normal.
 
     ``recent`` are earlier runs with summaries, oldest first. It is empty if messages do not need
-    them (`needs_recent`).
+    them (`messages_need_earlier_runs`).
     """
 
     comparison: Comparison
@@ -334,7 +338,7 @@ class Rejudgement:
     def _remember(self, run: FinishedRun, judgement: Judgement) -> None:
         """Add the judged run to the past of its configuration.
 
-        Its summaries are needed only for messages (`needs_recent`).
+        Its summaries are needed only for messages (`messages_need_earlier_runs`).
         """
         not_quiet = {
             alert: state.state
@@ -346,7 +350,7 @@ class Rejudgement:
             states=not_quiet,
             lessons=to_lessons(judgement.expectations),
             standstills={standstill.alert: standstill for standstill in judgement.standstills},
-            summaries=run.summaries if needs_recent(self.comparison) else (),
+            summaries=run.summaries if messages_need_earlier_runs(self.comparison) else (),
             models=run.models,
         )
         newest_runs = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))

@@ -17,16 +17,16 @@ def next_notification_at(
 ) -> datetime:
     """Return the time of the next attempt after a failure (exponential backoff with full jitter).
 
-    ``attempts`` is the number of attempts before the failed one. The longest wait is
-    min(300 s, 2 s * 2^attempts). The wait is this time, multiplied by ``draw``, a random number
-    from 0 to 1. If the receiver requested a pause, at most one hour of the pause is added.
+    The wait is ``draw``, a random number from 0 to 1, times min(300 s, 2 s * 2^attempts).
+    ``attempts`` is the number of attempts before the failed one. If the receiver requested a pause,
+    at most one hour of the pause is added.
     """
-    # Without a limit of the exponent, the power would overflow after many attempts.
+    # The exponent is limited, because the power would overflow after many attempts.
     longest_wait_s = min(_CAP_S, _BASE_S * 2.0 ** min(attempts, _MOST_DOUBLINGS))
-    wait_s = asked_pause_s(retry_after_s) + draw * longest_wait_s
+    wait_s = requested_pause_s(retry_after_s) + draw * longest_wait_s
     return now + timedelta(seconds=wait_s)
 
 
-def asked_pause_s(retry_after_s: float | None) -> float:
+def requested_pause_s(retry_after_s: float | None) -> float:
     """Return the pause that a receiver requested, in seconds. It is at least 0 and at most 3600."""
     return min(max(retry_after_s or 0.0, 0.0), _LONGEST_RETRY_AFTER_S)

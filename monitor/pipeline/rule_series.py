@@ -46,23 +46,24 @@ class RuleSeries(Generic[RuleT_co]):
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:
-        """Return a run's value and its sampling error, on the judged scale. NaN without a value.
+        """Return a run's value and its sampling error, on the scale on which they are judged.
 
-        A share of users is judged as an angle. A far gap (see `DerivedMetric`) is a difference of
-        two shares, and is judged as a difference of two angles.
+        Both are NaN if the run has no value or too few users. A far gap (see `DerivedMetric`) is a
+        difference of two shares of users, and is judged as a difference of two angles.
         """
-        figure = self._find(figures)
+        figure = self._find_figure(figures)
         if isinstance(figure, Summary):
-            far_counts = self._count_far(figures)
-            if far_counts is not None and figure.n >= self.rule.min_users:
-                gap = angle_gap(*far_counts)
+            far_users = self._count_far(figures)
+            if far_users is not None and figure.n >= self.rule.min_users:
+                gap = angle_gap(*far_users)
                 return gap.value, gap.error
-            return self.measure(figure)
-        if figure is None or figure.users < self.rule.min_users:
+            return self.read_summary(figure)
+        share_of_users = figure
+        if share_of_users is None or share_of_users.users < self.rule.min_users:
             return np.nan, np.nan
-        return _as_angle(figure.value, figure.users)
+        return _as_angle(share_of_users.value, share_of_users.users)
 
-    def measure(self, summary: Summary) -> tuple[float, float]:
+    def read_summary(self, summary: Summary) -> tuple[float, float]:
         """Return a summary's value and its sampling error, for a rule on similarity.
 
         Both are NaN if the summary has too few users or no value.
@@ -80,31 +81,31 @@ class RuleSeries(Generic[RuleT_co]):
 
     def count_users(self, figures: Figures) -> int:
         """Return the number of users behind the run's value. 0 if the run has no value."""
-        figure = self._find(figures)
+        figure = self._find_figure(figures)
         if figure is None:
             return 0
         return figure.n if isinstance(figure, Summary) else figure.users
 
     def _count_far(self, figures: Figures) -> tuple[AffectedUsers, AffectedUsers] | None:
-        """Count the users whose lists are far from their earlier lists, the baseline's first.
+        """Count the users of the baseline and of the candidate whose lists are far from pre-test lists.
 
         None if the rule does not judge a far gap, if the metric cannot say which lists are far, or
-        if the run did not compare an arm's lists with earlier ones.
+        if the run did not compare an arm's lists with pre-test lists.
         """
-        derived, name = parse_derived(self.rule.subject.metric)
+        derived, metric = parse_derived(self.rule.subject.metric)
         if derived is not DerivedMetric.FAR_GAP:
             return None
-        far_statistic = far_share(parse(name))
+        far_statistic = far_share(parse(metric))
         counts = []
         for series in SELF_SERIES.values():
-            summary = figures.summaries.get((self.segment, series.of(name)))
+            summary = figures.summaries.get((self.segment, series.of(metric)))
             if summary is None or far_statistic is None:
                 return None
             counts.append(count_far(summary, far_statistic))
         baseline, candidate = counts
         return baseline, candidate
 
-    def _find(self, figures: Figures) -> Summary | Reading | None:
+    def _find_figure(self, figures: Figures) -> Summary | Reading | None:
         """Return the figure that the rule judges, if the run has it."""
         if isinstance(self.rule, SimilarityRule):
             return figures.summaries.get((self.segment, self.rule.metric))
@@ -113,37 +114,42 @@ class RuleSeries(Generic[RuleT_co]):
     def show_of_run(self, judged: Iterable[float], figures: Figures) -> list[float | None]:
         """Convert judged values of this run to the scale that people read, see `show`.
 
-        A far gap is a difference of two shares, and is judged as a difference of two angles. It
-        needs the counts of both arms.
+        A far gap is judged as a difference of two angles, see `read`. Converting it back needs the
+        users of both arms.
         """
-        far_counts = self._count_far(figures)
+        far_users = self._count_far(figures)
         users = self.count_users(figures)
         shown = []
         for value in judged:
-            if far_counts is None or not math.isfinite(value):
+            if far_users is None or not math.isfinite(value):
                 shown.append(self.show(value, users))
             else:
-                shown.append(show_angle_gap(value, *far_counts))
+                shown.append(show_angle_gap(value, *far_users))
         return shown
 
     def show(self, judged: float, users: int) -> float | None:
-        """Convert a judged value to the scale that people read, and keep it in the series' range.
+        """Convert a judged value to the scale that people read.
 
-        ``judged`` is an angle if the series is a share of users. Returns None if the value is not
-        finite, or if it is a share of no users.
+        ``judged`` is an angle if the series is a share of users. Other values are limited to the
+        range of possible values. Returns None if the value is not finite, or if it is a share of no
+        users.
         """
-        if not math.isfinite(judged) or (self.rule.is_share and not users):
+        if not math.isfinite(judged):
             return None
         if not self.rule.is_share:
             if isinstance(self.rule, SimilarityRule) and self.rule.scores is not None:
                 low, high = self.rule.scores
                 judged = min(max(judged, low), high)
             return float(judged)
+        if not users:
+            return None
         share = float(from_angle(judged, users))
-        # A share of less than half a user becomes 0, because converting an angle back is inexact.
+        # Converting an angle back is inexact, so less than half a user is rounded to no user.
         if share * users < HALF_A_USER:
             return 0.0
-        return 1.0 if (1.0 - share) * users < HALF_A_USER else share
+        if (1.0 - share) * users < HALF_A_USER:
+            return 1.0
+        return share
 
 
 def _as_angle(share: float, users: int) -> tuple[float, float]:
@@ -155,7 +161,7 @@ def _as_angle(share: float, users: int) -> tuple[float, float]:
 ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 
 
-def measure_all(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
+def read_values_and_errors(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Return the values and the sampling errors of all series in one run. NaN without a value."""
     values_and_errors = [judged.read(figures) for judged in series]
     table = np.array(values_and_errors, dtype=float).reshape(len(series), 2)
@@ -179,59 +185,60 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
     Each run stored its figures. If the rule did not exist in that run, or measured something else,
     the figures are computed from the run's summaries.
     """
-    # The numbers of a lesson are those of `LessonArrays`, in the same order.
+    # A lesson has the numbers of `LessonArrays`, in the same order.
     numbers = np.full((LESSON_NUMBERS, len(past), len(series)), np.nan)
     # Runs with the same topics are copied together, because nearly all runs have the same topics.
     for topics, group in groupby(range(len(past)), lambda row: past[row].topics):
         rows = list(group)
-        places, columns = _match_columns(topics, series)
+        lesson_columns, columns = _match_columns(topics, series)
         lessons = [past[row].lessons for row in rows]
         stored = [each.numbers for each in lessons if each is not None]
         if stored:
             # `np.ix_` selects the cells of all these numbers in these rows and columns.
             cells = np.ix_(range(LESSON_NUMBERS), rows, columns)
             # The stacked numbers have the shape (LESSON_NUMBERS, rows, columns of the lessons).
-            numbers[cells] = np.stack(stored, axis=1)[:, :, places]
-        unknown = _find_unknown(topics, series)
-        if not unknown:
+            numbers[cells] = np.stack(stored, axis=1)[:, :, lesson_columns]
+        unstored_columns = _find_unstored(topics, series)
+        if not unstored_columns:
             continue
-        of_unknown = [series[column] for column in unknown]
+        unstored_series = [series[column] for column in unstored_columns]
         for row in rows:
             # Only the first two numbers, value and error, can be computed from summaries.
-            values_and_errors = measure_all(of_unknown, Figures.of(past[row].summaries))
-            numbers[:2, row, unknown] = values_and_errors
+            figures = Figures.of(past[row].summaries)
+            numbers[:2, row, unstored_columns] = read_values_and_errors(unstored_series, figures)
     return LessonArrays(*numbers)
 
 
 def _match_columns(
     topics: Sequence[LessonTopic], series: ManySeries
 ) -> tuple[list[int], list[int]]:
-    """Return the columns of lessons about these topics that are judged, and their series' columns.
+    """Return the columns of lessons that belong to the series, and the columns of these series.
 
-    Segments that are not judged any more are left out.
+    A lesson has one column for each segment of each of its topics, in this order. Segments that are
+    not judged any more are left out.
     """
-    column_of = {judged.key: column for column, judged in enumerate(series)}
-    places = []
+    column_by_key = {judged.key: column for column, judged in enumerate(series)}
+    lesson_columns = []
     columns = []
-    place = 0
+    lesson_column = 0
     for topic in topics:
         for segment in topic.segments:
-            column = column_of.get((topic.alert, segment))
+            column = column_by_key.get((topic.alert, segment))
             if column is not None:
-                places.append(place)
+                lesson_columns.append(lesson_column)
                 columns.append(column)
-            place += 1
-    return places, columns
+            lesson_column += 1
+    return lesson_columns, columns
 
 
-def _find_unknown(topics: Sequence[LessonTopic], series: ManySeries) -> list[int]:
-    """Return the columns of the series whose rule measured nothing or something else."""
-    known = {topic.alert: topic.series for topic in topics}
-    unknown = []
+def _find_unstored(topics: Sequence[LessonTopic], series: ManySeries) -> list[int]:
+    """Return the columns of the series whose rule did not exist, or measured something else."""
+    stored_series = {topic.alert: topic.series for topic in topics}
+    unstored_columns = []
     for column, judged in enumerate(series):
-        if known.get(judged.rule.alert) != judged_series(judged.rule):
-            unknown.append(column)
-    return unknown
+        if stored_series.get(judged.rule.alert) != judged_series(judged.rule):
+            unstored_columns.append(column)
+    return unstored_columns
 
 
 def find_alerting_runs(
@@ -253,15 +260,15 @@ def find_alerting_runs(
 
 
 def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
-    """Spread each run's flags from one series to all series of the same segment.
+    """Copy each flag of a run to all series of the same segment, (runs, series).
 
-    A flag of a series on all users is spread to all series. ``flags`` has one row for each run and
-    one column for each series.
+    The flag of a series on all users is copied to all series.
     """
     segments = np.array([judged.segment for judged in series])
     is_flagged_for_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
     spread = np.repeat(is_flagged_for_all, len(series), axis=1)
-    for segment in {*segments[flags.any(axis=0)]}:
+    flagged_segments = set(segments[flags.any(axis=0)])
+    for segment in flagged_segments:
         in_segment = segments == segment
         spread[:, in_segment] |= flags[:, in_segment].any(axis=1, keepdims=True)
     return spread
@@ -277,13 +284,13 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
-    """Return the phases by hour and the phases by weekday of the past runs and of the slot, in UTC.
+    """Return the hours, and the weekdays, of the past runs and of the slot, in UTC.
 
     Past runs in the hour of the slot, or on its day, are ``under_way``. No season is learned from
     them, because their hour or day is not over.
 
-    A season of weekdays ``is_known_at_once`` after one weekday with alerts in all runs, because the
-    next one comes a week later. A season of hours must recur first, because an hour recurs daily.
+    One weekday with alerts in all runs is enough to learn its season, because it recurs only after
+    a week (``is_known_at_once``). An hour must recur first, because it recurs daily.
     """
     now = slot.astimezone(UTC)
     hours = np.empty(len(past), dtype=np.intp)

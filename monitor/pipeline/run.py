@@ -13,7 +13,11 @@ from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, jud
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, MeasuredRun, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
-from monitor.pipeline.expectations import REMEMBERED_RUNS, learning_rules, needs_recent
+from monitor.pipeline.expectations import (
+    REMEMBERED_RUNS,
+    learning_rules,
+    messages_need_earlier_runs,
+)
 from monitor.pipeline.judgement import RECENT, judge_run
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_assessment import add_last_ok, assess_run
@@ -30,7 +34,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """Return what a run of the slot needs from earlier runs, mostly for rules that learn."""
     rules = learning_rules(comparison)
     runs = REMEMBERED_RUNS if rules else 0
-    if needs_recent(comparison):
+    if messages_need_earlier_runs(comparison):
         # There are no `learning_rules`, so only messages need earlier runs. They average the
         # summaries of the last few runs.
         rules = comparison.judging.similarity_rules

@@ -23,7 +23,7 @@ from monitor.measures.kernels.exposure import weigh_changes
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
-from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_waiting
+from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_postponed
 from monitor.statistics.reference.history import median_z_while_firing
 from monitor.statistics.reference.prediction import (
     compute_p_values,
@@ -297,7 +297,7 @@ class Watch:
         )
         calm = np.where(self.alarms, np.nan, self.values)
         odd = spread_over_segments(find_odd(calm, self.errors, self.z), columns)
-        healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_waiting(self.z)
+        healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_postponed(self.z)
         far = self.z > NORMAL_AGAIN[Learning.DROP]
         past = PastAlerts(healthy=healthy, alerting=self.alarms, firing=self.fired, far=far)
         is_low = np.full(now.size, -1.0)

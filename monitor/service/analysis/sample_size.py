@@ -30,7 +30,7 @@ from monitor.model.rules import (
 )
 from monitor.model.runs import Summary
 from monitor.model.statistics import GAPS, DerivedMetric, parse_derived
-from monitor.pipeline.expectations import share_out
+from monitor.pipeline.expectations import share_alert_budget
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.pipeline.score import means_too_similar
 from monitor.service.analysis.thresholds import newest_runs, pick_healthy
@@ -120,7 +120,7 @@ def read_rule_inputs(
     if not series:
         return []
     # Each series may use a share of the accepted probability of a false alert.
-    shares = share_out(comparison, series)
+    shares = share_alert_budget(comparison, series)
     alphas = dict(zip((each.key for each in series), shares, strict=True))
     name = None if metric is None else str(parse(metric))
     all_inputs = []
@@ -210,7 +210,7 @@ def _read_figures(
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
-    # `measure_all` returns values and sampling errors. `compute_reference` takes a column for each
+    # `read_values_and_errors` returns values and sampling errors. `compute_reference` takes a column for each
     # series.
     key = (series.segment, series.rule.metric)
     all_figures = [Figures.of(run.summaries) for run in past]

@@ -221,7 +221,7 @@ def _suggest_threshold(
     users = int(np.median([each.n for each in healthy])) if healthy else 0
     series = replace(look, rule=replace(look.rule, min_users=max(1, users // 2)))
     # Each measure is a value and its sampling error. Without runs the shape must be (0, 2).
-    measures = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2)
+    measures = np.array([series.read_summary(each) for each in healthy]).reshape(len(healthy), 2)
     errors = measures[:, 1:]
     reference = compute_reference(measures[:, :1], errors)
     runs = int(reference.runs[0])

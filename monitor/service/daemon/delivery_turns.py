@@ -7,7 +7,7 @@ import structlog
 
 from monitor.model.errors import DeliveryError, MonitorError
 from monitor.pipeline.delivery import OutboxSender
-from monitor.pipeline.retry_times import asked_pause_s
+from monitor.pipeline.retry_times import requested_pause_s
 
 TURN_S = 60.0
 """After this time a turn ends. It starts no further delivery."""
@@ -42,7 +42,7 @@ class DeliveryTurns:
             log.warning("receiver not notified", receiver=name, reason=str(error))
             pause_s = FAILED_REST_S
             if isinstance(error, DeliveryError):
-                pause_s = max(pause_s, asked_pause_s(error.retry_after_s))
+                pause_s = max(pause_s, requested_pause_s(error.retry_after_s))
             self._rest(pause_s)
 
     def _deliver(self) -> None:
@@ -57,9 +57,9 @@ class DeliveryTurns:
             return self.should_stop() or clock.monotonic() > ends_at_s
 
         pause = self.sender.deliver_due(should_stop=is_over)
-        if pause is not None and pause.asked_s > 0:
+        if pause is not None and pause.requested_s > 0:
             # The receiver asked for a pause, so it gets no repetitions either.
-            self._rest(pause.asked_s)
+            self._rest(pause.requested_s)
             return
         if pause is not None:
             self._rest(min((pause.until - clock.now()).total_seconds(), LONGEST_REST_S))
