@@ -357,7 +357,7 @@ class Explanation:
     since: datetime | None = None  # slot of the earlier run that is compared
     # All mismatches of the run, even if they do not explain a drop
     id_mismatches: tuple[IdMismatch, ...] = ()
-    is_recalled: bool = False  # whether this explains an earlier run, see `recall_fault`
+    is_recalled: bool = False  # whether this explains an earlier run, see `choose_explanation`
 
     @property
     def is_unpaired(self) -> bool:

@@ -76,11 +76,13 @@ class Subset:
 
 
 def users_in_subset(k: int) -> int:
-    """Return about how many users the subset of a run has. In a smaller run it has all users.
+    """Return about how many users the subset of a run has. A smaller run is its own subset.
 
-    They have about `_SUBSET_ITEMS` items in each arm, but there are `_FEWEST_SUBSET_USERS` to
-    `SUBSET_USERS` users. Explanations, arm metrics and the selection of ordinary users use the
-    subset, because they need many users in memory at once.
+    The users of a subset have about `_SUBSET_ITEMS` items in each arm. There are at least
+    `_FEWEST_SUBSET_USERS` and at most `SUBSET_USERS` users.
+
+    Explanations, arm metrics and the selection of ordinary users use the subset, because they need
+    all its users in memory at once.
     """
     return max(_FEWEST_SUBSET_USERS, min(SUBSET_USERS, _SUBSET_ITEMS // k))
 
@@ -114,8 +116,8 @@ class RunAccumulator:
         """Measure all users in batches. Yields the scores of each batch, by the stored series.
 
         A batch has at most ``batch_users`` users (default: `users_at_once`). The users are measured
-        here, or by the ``measurer`` on the machines that have their lists. ``stopwatch`` adds the
-        time in which this waits for a batch to the stage ``pull``.
+        here, or by the ``measurer`` on the machines that have their lists. The time of waiting for
+        batches is added to the stage ``pull`` of the ``stopwatch``.
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
         if answers.measured is None:
@@ -144,14 +146,16 @@ class RunAccumulator:
         with self._stage("score"):
             scored = score_pairs(measuring, batch, pairing, part.failed)
         with self._stage("summarize"):
-            rows = rows_of_segments(batch.panel, pairing.panel_rows)
+            segment_rows = rows_of_segments(batch.panel, pairing.panel_rows)
             users = batch.panel.users[pairing.panel_rows]
             scores = Scores(users=users, by_metric=scored.by_metric)
-            worst = find_worst_similarity(self._comparison, scores, scored.metrics, part.failed)
+            worst_similarity = find_worst_similarity(
+                self._comparison, scores, scored.metrics, part.failed
+            )
             # What is added up over all users:
             part.metrics |= dict.fromkeys(map(str, scored.metrics))
             part.unmeasured |= dict.fromkeys(scored.left_out)
-            part.sums.add(rows, scored.by_metric, scored.bounds)
+            part.sums.add(segment_rows, scored.by_metric, scored.bounds)
             hashes = hash_users(batch.panel.users, self._comparison)
             part.add_lists(batch, pairing, hashes)
             is_in_subset = draw_subset(batch.panel, self._subset_share, hashes)
@@ -163,11 +167,11 @@ class RunAccumulator:
             shown = show_users(
                 pairing,
                 scores,
-                rows,
+                segment_rows,
                 self._segments,
                 is_in_subset=is_in_subset[pairing.panel_rows],
                 is_kept=select_kept(users, measuring.keep_lists, self._comparison),
-                worst_similarity=worst,
+                worst_similarity=worst_similarity,
             )
             add_tables(part.users, [shown], self._comparison)
         return scores
@@ -221,9 +225,9 @@ class RunAccumulator:
         return build_coverage(self.part.coverage, self._segments)
 
     def shown_users(self) -> pa.Table:
-        """Return one table of all users that are shown or whose lists are stored, in any order.
+        """Join the tables of users that are shown or whose lists are stored, and return the table.
 
-        The tables that were added are replaced by this table.
+        The users are in any order.
         """
         self.part.users = [join_users(self.part.users, self._comparison)]
         return self.part.users[0]
@@ -236,8 +240,8 @@ class RunAccumulator:
     ) -> tuple[MeasuredRun, Subset]:
         """Return what was measured of all users, and the subset.
 
-        Metrics that failed for some users are left out. The subset is paired with these
-        weights and this relevance.
+        Metrics that failed for some users are left out. ``weights`` and ``relevance`` are used to
+        pair the subset.
         """
         measuring = self._comparison.measuring
         part = self.part
@@ -268,7 +272,7 @@ class RunAccumulator:
         return measured, subset
 
     def _pair_subset(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Subset:
-        """Return the subset, paired with these weights and this relevance."""
+        """Pair the users of the subset again, and return the subset."""
         users = self.shown_users()
         # The users are sorted, because the last digits of sums over users depend on the order.
         users = sort_users(users, users["is_in_subset"])

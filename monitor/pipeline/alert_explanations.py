@@ -37,21 +37,25 @@ _CAUSE_USERS = 0.05
 _SIMILAR_FAULT_OF_TRAIT = {kind.facts.traits[0]: kind for kind in SIMILAR_FAULTS}
 
 
-def recall_fault(
+def choose_explanation(
     current: Explanation | None,
     earlier: Sequence[tuple[datetime, Explanation]],
     starts: Sequence[Transition],
 ) -> Explanation | None:
     """Return the explanation for a run in which alerts begin (``starts``).
 
-    It is the run's own explanation (``current``) or one of the ``earlier`` ones. These have the
-    slots of their runs, and the newest comes first. Some alerts begin late, such as alerts on
-    trends. Then the changes since the last run do not show the cause. So after the run's own cause,
-    these are tried:
+    ``current`` is the explanation of this run. ``earlier`` are the explanations of earlier runs,
+    the newest first, with the slots of their runs. Some alerts begin days after their cause, such
+    as alerts on trends. The lists of the last run have the same fault then, so only an earlier run
+    shows it. The first of these explanations is returned:
 
-    1. The newest earlier explanation with a cause.
-    2. If this run found no fault, an earlier fault that is not sure to be the cause. It must be a
-       fault that a new training of a model cannot look like.
+    1. The current one, if its fault began in this run or can be the cause of the alerts.
+    2. The newest earlier one with such a fault.
+    3. If this run found no fault, the newest earlier one with a fault that is not sure to be the
+       cause. A new training of a model must not be able to cause the same changes.
+    4. The current one.
+
+    `_recall_order` chooses if all alerts are about the order of items.
     """
     if current is None:
         return None
@@ -59,50 +63,51 @@ def recall_fault(
     all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     if all_are_about_order and (finding is None or finding.kind.facts.looks_like_training):
         return _recall_order(current, earlier)
-    # When an earlier fault ends, lists get many new items too. A fault of another kind began now.
-    may_be_end = finding is None or (
-        finding.explained is not None and finding.kind.facts.brings_new_items
-    )
-    if not may_be_end or _is_cause(finding, starts):
-        return current
+    if finding is not None:
+        # The end of an earlier fault also brings new items. Any other fault began in this run.
+        may_be_end = finding.explained is not None and finding.kind.facts.brings_new_items
+        if not may_be_end or _is_cause(finding, starts):
+            return current
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
             return _mark_recalled(explanation, slot)
     if finding is not None:
         return current
-    return _recall_weaker(earlier) or current
+    return _recall_small_fault(earlier) or current
 
 
-def _recall_weaker(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
-    """Select the first explanation with a fault that no training looks like. None without one."""
+def _recall_small_fault(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
+    """Return the first explanation with a fault that is no training of a model, however small."""
     for slot, explanation in earlier:
         finding = explanation.finding
         if finding is None or finding.kind.facts.looks_like_training:
             continue
-        # Nothing but a fault gives users one list, however few they are.
+        # Only a fault gives several users the same list, so few users are enough.
         if finding.share >= _CAUSE_USERS or finding.kind is FaultKind.SHARED_LIST:
             return _mark_recalled(explanation, slot)
     return None
 
 
-def name_similar(
+def prefer_similarity_finding(
     explanation: Explanation | None, starts: Sequence[Transition]
 ) -> Explanation | None:
-    """Return the explanation, with the finding of the alerts on too similar lists that begin.
+    """Replace the finding of the explanation if alerts on too similar lists found more users.
 
-    Such alerts find smaller faults than the explanation does, because their rules have learned how
-    much the share of users with such lists usually varies. ``starts`` are the transitions of all
-    alerts that begin. The explanation keeps its own finding in these cases:
+    Such alerts find smaller faults, because their rules have learned how much the share of users
+    with such lists usually varies. ``starts`` are the transitions of all alerts that begin. The
+    finding is not replaced in these cases:
 
     - No alert on too similar lists begins, or an alert on less similar lists begins too.
-    - The explanation has found a fault of another kind.
-    - The explanation has found more than half as many users with too similar lists as the alerts.
+    - The finding is about a fault of another kind.
+    - The finding has more than half as many users with too similar lists as the alerts.
     """
     on_similar_lists = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
-    if explanation is None or not on_similar_lists or any(map(_says_less_similar, starts)):
+    if explanation is None or not on_similar_lists:
+        return explanation
+    if any(map(_says_less_similar, starts)):
         return explanation
     leads = find_leads(on_similar_lists)
-    findings = [_find_similar(lead, explanation.paired) for lead in leads]
+    findings = [_make_similarity_finding(lead, explanation.paired) for lead in leads]
     finding = max(findings, key=attrgetter("users"))
     current = explanation.finding
     if current is not None:
@@ -114,15 +119,17 @@ def name_similar(
     return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)
 
 
-def _find_similar(start: Transition, compared: int) -> Finding:
-    """Return what an alert on too similar lists says, as a finding.
+def _make_similarity_finding(start: Transition, compared: int) -> Finding:
+    """Make a finding from ``start``, with which an alert on too similar lists begins.
 
-    ``start`` is the transition in which the alert begins. It has the share of users whose lists are
-    too similar, and the usual share. ``compared`` is the number of compared users in all segments.
+    ``start.value`` is the share of users with too similar lists, and ``start.normal`` is the usual
+    share. ``compared`` is the number of compared users in all segments.
     """
-    normal = start.normal or 0.0
-    # The share ``normal`` of the users has such lists without a fault. It is subtracted.
-    share = ((start.value or 0.0) - normal) / (1 - normal)
+    usual_share = start.normal or 0.0
+    share_now = start.value or 0.0
+    # The fault affects ``share`` of all users. It is seen only in users whose lists are not usually
+    # too similar, so share_now = usual_share + share * (1 - usual_share).
+    share = (share_now - usual_share) / (1 - usual_share)
     users = round(share * start.users)
     return Finding(
         kind=_SIMILAR_FAULT_OF_TRAIT[CoverageShare.parse(start.statistic).trait],
@@ -137,10 +144,10 @@ def _find_similar(start: Transition, compared: int) -> Finding:
 def _recall_order(
     current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation:
-    """Select the explanation in which the most users got other first items.
+    """Return the explanation in which a fault gave other first items to the most users.
 
-    Usually the first run with the fault has it, because later runs are compared with lists that
-    have the fault too. The finding need not explain a drop, because the order of the first items
+    Usually this is the first run with the fault, because later runs are compared with lists that
+    have the fault too. The fault need not explain a drop, because the order of the first items
     hardly changes similarity.
     """
     selected = current
@@ -154,13 +161,15 @@ def _recall_order(
 
 
 def _count_moved(explanation: Explanation) -> int:
-    """Return the number of users that got other first items by a fault."""
+    """Return the number of users to whom a fault gave other first items."""
     finding = explanation.finding
-    return finding.users if finding and finding.kind.facts.moves_first_items else 0
+    if finding is None or not finding.kind.facts.moves_first_items:
+        return 0
+    return finding.users
 
 
 def _mark_recalled(explanation: Explanation, slot: datetime) -> Explanation:
-    """Say in the explanation that it is that of the run of this slot."""
+    """Say in the explanation that it explains the earlier run of this slot."""
     if explanation.is_recalled:
         return explanation
     sentence = write_recalled(explanation.sentence, slot)
@@ -175,8 +184,7 @@ def _is_cause(finding: Finding | None, starts: Sequence[Transition]) -> bool:
         return any(_is_about(start, OF_SIMILARITY) or _says_too_similar(start) for start in starts)
     if finding.explained is not None:
         return finding.explained >= _CAUSE_SHARE
-    # Without a drop, ``explained`` is None. Then new items are no cause, because a training may
-    # change lists more than usual.
+    # There is no drop. Then new items are no cause, because a training may bring them too.
     return finding.kind is not FaultKind.REPLACED and finding.share >= _CAUSE_USERS
 
 
@@ -197,8 +205,8 @@ def _says_less_similar(start: Transition) -> bool:
     return start.kind is RuleKind.SIMILARITY and not _says_too_similar(start)
 
 
-def _find_lost(measured: MeasuredRun) -> Finding | None:
-    """Find users without a list in a run that could not be judged.
+def _find_missing_lists(measured: MeasuredRun) -> Finding | None:
+    """Return a finding about users without a list, for a run that could not be judged.
 
     Return None if the run is ok, or if hardly any users lack a list.
     """
@@ -212,7 +220,9 @@ def _find_lost(measured: MeasuredRun) -> Finding | None:
     if finding is None:
         return None
     loss = find_reason(measured.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])
-    for cause in loss.causes if loss is not None else ():
+    if loss is None:
+        return finding
+    for cause in loss.causes:
         if cause.text:
             return replace(finding, note=cause.text)
     return finding
@@ -224,15 +234,16 @@ def add_explanations(
     """Add the explanation and the changes of models to the transitions with which alerts begin.
 
     An alert begins if its new state is pending or firing. Alerts on similarity always get the
-    explanation. Other alerts get it if the finding says more than the alert's reason. Without an
-    explanation, the finding is about users without a list.
+    explanation. Other alerts get it if its finding says more than the alert's reason. If there is
+    no explanation, the finding is about users without a list.
     """
-    finding = _find_lost(measured) if explanation is None else explanation.finding
+    finding = _find_missing_lists(measured) if explanation is None else explanation.finding
     explained = []
     for transition in transitions:
         text = None
-        is_wanted = transition.kind is RuleKind.SIMILARITY or _adds_to(transition, finding)
-        if is_wanted and transition.to_state is not State.QUIET:
+        begins = transition.to_state is not State.QUIET
+        is_on_similarity = transition.kind is RuleKind.SIMILARITY
+        if begins and (is_on_similarity or _says_more_than(finding, transition)):
             text = _explain_alert(transition, explanation, finding)
         if text is None:
             explained.append(transition)
@@ -262,11 +273,13 @@ def _explain_alert(
     )
 
 
-def _adds_to(transition: Transition, finding: Finding | None) -> bool:
+def _says_more_than(finding: Finding | None, transition: Transition) -> bool:
     """Return whether the finding says more than the reason of this transition."""
     if finding is None or transition.is_about_test:
         return False
-    if finding.kind is not FaultKind.MISSING or finding.segment != ALL or transition.segment != ALL:
+    if finding.kind is not FaultKind.MISSING:
+        return True
+    if finding.segment != ALL or transition.segment != ALL:
         return True
     # The reason of an alert on coverage already counts all users without a list, and the reason of
     # an alert on a failed run already names the cause.

@@ -229,7 +229,7 @@ class OutboxSender:
         return None
 
     def _record_untried(self, deliveries: Iterable[Delivery], at: datetime) -> None:
-        """Record as pending the deliveries that were not tried. They are due again ``at`` a time."""
+        """Record deliveries that were not tried as pending, and due again ``at`` this time."""
         self._record([*deliveries], DeliveryStatus.PENDING, next_attempt_at=at)
 
     def _make_dispatch(

@@ -1,4 +1,4 @@
-"""Groups deliveries into messages. A message that may have arrived keeps its changes and its key."""
+"""Groups deliveries into messages. A message that may have arrived keeps its changes and key."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

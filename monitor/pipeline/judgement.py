@@ -98,10 +98,10 @@ def judge_run(
 
 @immutable
 class ChangeScales:
-    """Adds to a run's transitions how certain their values are, and which values are normal.
+    """Adds to transitions the confidence interval of the value, and the normal value.
 
     ``recent`` are earlier runs with summaries, oldest first. It is empty if messages do not need
-    them (`messages_need_earlier_runs`).
+    earlier runs.
     """
 
     comparison: Comparison
@@ -110,19 +110,19 @@ class ChangeScales:
     recent: Sequence[PastRun]
 
     def add_to(self, changes: Iterable[Transition]) -> tuple[Transition, ...]:
-        """Return the changes. Those with a value also get an ``interval`` and ``normal``."""
+        """Return the changes. Changes with a value get an ``interval`` and ``normal``."""
         completed = []
         for change in changes:
             if change.value is None:
                 completed.append(change)
                 continue
-            interval = self._interval(change)
-            normal = self._normal(change)
+            interval = self._find_interval(change)
+            normal = self._find_normal(change)
             completed.append(replace(change, interval=interval, normal=normal))
         return tuple(completed)
 
-    def _interval(self, change: Transition) -> tuple[float, float] | None:
-        """Return the confidence interval of the value.
+    def _find_interval(self, change: Transition) -> tuple[float, float] | None:
+        """Return the confidence interval of the change's value.
 
         None if the series has no summary, or if the rule does not judge similarity or coverage.
         """
@@ -134,12 +134,12 @@ class ChangeScales:
             return None
         return estimate_interval(summary, change.statistic, rule.scores)
 
-    def _normal(self, change: Transition) -> float | None:
-        """Return what was expected of the alert's series, or the mean of its recent values.
+    def _find_normal(self, change: Transition) -> float | None:
+        """Return the expected value of the alert's series, or else the mean of its recent values.
 
         None if neither is known.
         """
-        # If the alert's rule does not learn, another rule that judges the same series is used.
+        # The alert's rule may have no expectation. Other rules that judge the series may have one.
         alerts_of_series = [change.alert]
         for rule in self.comparison.judging.rules:
             if rule.subject == (change.metric, change.statistic):
@@ -159,9 +159,10 @@ class ChangeScales:
     def _recent_values(self, change: Transition) -> Iterator[float]:
         """Yield the values of the series in recent runs in which the alert was quiet.
 
-        In these runs it was quiet both in the segment and for all users.
+        Runs in which the alert was not quiet in the segment, or for all users, are left out.
         """
         for run in self.recent[-RECENT:]:
+            # ``run.states`` has only pending and firing alerts.
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
                 continue
             summary = _find_summary(run.summaries, change.segment, change.metric)
@@ -184,81 +185,86 @@ def add_missing_summaries(
 ) -> tuple[FinishedRun, tuple[str, ...]]:
     """Add the summaries that the rules need to a stored run.
 
-    Returns the run, and the alerts that still cannot be judged in this run.
+    Returns the run, and the alerts of the rules for which a value is still missing.
 
-    If a metric needs only lists and the lists are stored, its missing summaries are computed from
-    the lists, for every segment. Otherwise they are computed from stored scores, for ``all`` only.
-    An alert cannot be judged if one of its segments still lacks the rule's statistic, or if no
-    segment has its metric.
+    The summaries are computed from the lists of the run, for every segment. If the lists are not
+    stored, or if a metric needs more than lists, they are computed from the stored scores of all
+    users, without segments.
     """
-    rules = [rule for rule in comparison.judging.similarity_rules if _lacks(run.summaries, rule)]
+    rules = [
+        rule for rule in comparison.judging.similarity_rules if _lacks_value(run.summaries, rule)
+    ]
     if not rules:
         return run, ()
     metrics = tuple(dict.fromkeys(rule.metric for rule in rules))
     lists = history.kept_lists(run.id)
-    computed = _from_lists(comparison, run, lists, metrics)
+    computed = _summarize_lists(comparison, run, lists, metrics)
     metrics_from_lists = {summary.metric for summary in computed}
     for metric in metrics:
         if metric not in metrics_from_lists:
-            computed += _from_scores(comparison, run, history, metric)
+            computed += _summarize_stored_scores(comparison, run, history, metric)
     summary_by_series = {}
     for summary in (*run.summaries, *computed):
         summary_by_series[summary.segment, summary.metric] = summary
     summaries = tuple(summary_by_series.values())
-    lacking = tuple(rule.alert for rule in rules if _lacks(summaries, rule))
-    return replace(run, summaries=summaries), lacking
+    alerts = tuple(rule.alert for rule in rules if _lacks_value(summaries, rule))
+    return replace(run, summaries=summaries), alerts
 
 
-def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
+def _lacks_value(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
     """Return whether the summaries lack a value that the rule judges."""
     if not summaries:
         # A run that measured nothing is judged as a run without data, so it lacks nothing.
         return False
-    of_metric = [summary for summary in summaries if summary.metric == rule.metric]
-    if not of_metric:
+    metric_summaries = [summary for summary in summaries if summary.metric == rule.metric]
+    if not metric_summaries:
         return True
-    for summary in of_metric:
+    for summary in metric_summaries:
         # ``rule.segments`` is "all", "each", or the names of segments.
         if rule.segments == "all":
             is_judged = summary.segment == ALL
         else:
             is_judged = rule.segments == "each" or summary.segment in rule.segments
-        if is_judged and summary.n and summary.value(str(rule.statistic)) is None:
+        has_value = summary.value(str(rule.statistic)) is not None
+        # A segment without users has no value, and lacks none.
+        if is_judged and summary.n and not has_value:
             return True
     return False
 
 
-def _from_lists(
+def _summarize_lists(
     comparison: Comparison,
     run: FinishedRun,
     lists: KeptLists | None,
     names: Iterable[str],
 ) -> tuple[Summary, ...]:
-    """Compute the summaries of these series from the run's lists, for every segment.
+    """Compute summaries from the run's lists, for every segment.
 
-    Leaves out derived series, and metrics that need more than lists. Empty if the lists of some
-    paired users were not stored.
+    ``names`` are metrics and derived series. Derived series, and metrics that need more than lists,
+    are left out. Empty if the lists of some paired users were not stored.
     """
     metrics = [parse(name) for name in names if parse_derived(name).derived is None]
     metrics = [metric for metric in metrics if metric.need is None]
     if lists is None or run.coverage is None or not metrics:
         return ()
-    if len(lists.segments.get(ALL, ())) != run.coverage.all.paired:
+    users_with_lists = len(lists.segments.get(ALL, ()))
+    if users_with_lists != run.coverage.all.paired:
         return ()
     k = comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics)
     return summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)
 
 
-def _from_scores(
+def _summarize_stored_scores(
     comparison: Comparison,
     run: FinishedRun,
     history: History,
     name: str,
 ) -> tuple[Summary, ...]:
-    """Compute the summary of all users from the run's stored scores.
+    """Compute the summary of all users for the metric ``name`` from the run's stored scores.
 
-    Empty if the run has no such summary, or if the scores of some users were not stored.
+    Empty if the run stored no summary of this metric, or if the scores of some users were not
+    stored.
     """
     stored_summary = _find_summary(run.summaries, ALL, name)
     if stored_summary is None:
@@ -280,9 +286,9 @@ def _from_scores(
 class Rejudgement:
     """Judges stored runs again, one after the other. Nothing is stored.
 
-    States and past runs are remembered from run to run. With all runs in order and with the
-    original rules and ``min_paired_share``, the transitions are the original ones. Each run is
-    judged at the time of its slot.
+    The object keeps the states of alerts and the past runs for the next run. Each run is judged at
+    the time of its slot. If all runs are judged in order, with the original rules and
+    ``min_paired_share``, the result is the original transitions.
 
     - ``installation`` makes the keys of firing alerts different from those of other installations.
     - ``accepted`` are accepted levels. A level is normal from the time at which it was accepted.
@@ -294,13 +300,11 @@ class Rejudgement:
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: dict[str, deque[PastRun]] = field(default_factory=dict)  # by hash of the configuration
 
-    def judge(self, run: FinishedRun, *, is_whole: bool = True) -> tuple[Transition, ...]:
+    def judge(self, run: FinishedRun, *, has_all_summaries: bool = True) -> tuple[Transition, ...]:
         """Judge the next run, and return the transitions of its alerts.
 
-        Abandoned runs, and slots that were judged before, are ignored.
-
-        If ``is_whole`` is False, some of the run's stored summaries may have been deleted. Then
-        rules on conditions do not judge the run.
+        Unfinished runs, and slots that were judged before, are ignored. If ``has_all_summaries`` is
+        False, rules on conditions do not judge the run, because summaries may have been deleted.
         """
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
@@ -314,7 +318,7 @@ class Rejudgement:
             models=run.models,
             unpaired=run.unpaired,
         )
-        # After a change of the configuration, rules begin to learn again, as in the daemon.
+        # As in the daemon, rules learn only from runs of the same configuration.
         past = tuple(self.past.get(run.config_hash, ()))
         if past and run.slot <= past[-1].slot:
             return ()
@@ -326,26 +330,23 @@ class Rejudgement:
         )
         comparison = self.comparison
         judging = self.comparison.judging
-        if not is_whole:
+        if not has_all_summaries:
             rules = tuple(rule for rule in judging.rules if rule.kind is not RuleKind.CONDITION)
             comparison = replace(comparison, judging=replace(judging, rules=rules))
         judgement = judge_run(comparison, measured, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
-            self._remember(run, judgement)
+            self._add_to_past(run, judgement)
         return add_explanations(judgement.transitions, run.explanation, measured)
 
-    def _remember(self, run: FinishedRun, judgement: Judgement) -> None:
-        """Add the judged run to the past of its configuration.
-
-        Its summaries are needed only for messages (`messages_need_earlier_runs`).
-        """
+    def _add_to_past(self, run: FinishedRun, judgement: Judgement) -> None:
+        """Add the judged run to the past runs of its configuration."""
         not_quiet = {
             alert: state.state
             for alert, state in self.states.items()
             if state.state is not State.QUIET
         }
-        past = PastRun(
+        past_run = PastRun(
             slot=run.slot,
             states=not_quiet,
             lessons=to_lessons(judgement.expectations),
@@ -354,4 +355,4 @@ class Rejudgement:
             models=run.models,
         )
         newest_runs = self.past.setdefault(run.config_hash, deque(maxlen=REMEMBERED_RUNS))
-        newest_runs.append(past)
+        newest_runs.append(past_run)

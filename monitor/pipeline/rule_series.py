@@ -87,7 +87,7 @@ class RuleSeries(Generic[RuleT_co]):
         return figure.n if isinstance(figure, Summary) else figure.users
 
     def _count_far(self, figures: Figures) -> tuple[AffectedUsers, AffectedUsers] | None:
-        """Count the users of the baseline and of the candidate whose lists are far from pre-test lists.
+        """Count the users of each arm whose lists are far from their pre-test lists.
 
         None if the rule does not judge a far gap, if the metric cannot say which lists are far, or
         if the run did not compare an arm's lists with pre-test lists.

@@ -12,7 +12,11 @@ from monitor.model.ports import Clock
 from monitor.model.rules import Comparison, Keep, MeasuringPlan, SeriesRule, judged_series
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import Claim, MeasuredRun, RunResult, RunStatus
-from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
+from monitor.pipeline.alert_explanations import (
+    add_explanations,
+    choose_explanation,
+    prefer_similarity_finding,
+)
 from monitor.pipeline.expectations import (
     REMEMBERED_RUNS,
     learning_rules,
@@ -131,8 +135,8 @@ def _make_result(
     explanation = measured.explanation
     starts = [change for change in judgement.transitions if change.is_start]
     if starts:
-        explanation = recall_fault(explanation, memory.explained, starts)
-        explanation = name_similar(explanation, starts)
+        explanation = choose_explanation(explanation, memory.explained, starts)
+        explanation = prefer_similarity_finding(explanation, starts)
     reasons = measured.reasons
     if memory.last_ok is not None:
         changes = write_changes(

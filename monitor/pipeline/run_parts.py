@@ -74,7 +74,7 @@ class RunPart:
     users: list[pa.Table] = field(default_factory=list)
 
     def merge(self, other: "RunPart") -> None:
-        """Add what was measured of other users. The tables ``users`` are not added."""
+        """Add what was measured of other users. The caller adds the tables ``users``."""
         self.sums.merge(other.sums)
         self.metrics |= other.metrics
         # The first error of a metric stays.
@@ -91,7 +91,7 @@ class RunPart:
         self.input_hash = (self.input_hash + other.input_hash) % 2**64
 
     def add_lists(self, batch: UserBatch, pairing: Pairing, hashes: Hashes) -> None:
-        """Add what is counted or collected of all lists. ``hashes`` has a hash for each user."""
+        """Count the lists of a batch, and collect their items. ``hashes`` are the users' hashes."""
         self.listed.add(pairing)
         self._count_answers(Arm.BASELINE, batch.baseline)
         self._count_answers(Arm.CANDIDATE, batch.candidate)
@@ -100,13 +100,15 @@ class RunPart:
         self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
 
     def find_facts(self, slot: datetime, configured_size: int | None) -> MeasuredRun:
-        """Return the facts that follow from all users, for paired and for unpaired runs.
+        """Return a run with the size of the catalogue, the hash of all lists, and id mismatches.
 
-        ``configured_size`` is the configured size of the catalogue.
+        ``configured_size`` is the configured size of the catalogue. The size is at least the number
+        of listed items. It is None if it is not configured and no items are listed.
         """
+        catalogue_size = max(configured_size or 0, self.listed.count)
         return MeasuredRun(
             slot=slot,
-            catalogue_size=max(configured_size or 0, self.listed.count) or None,
+            catalogue_size=catalogue_size or None,
             input_hash=f"{self.input_hash % 2**64:016x}",
             id_mismatches=self.ids.mismatches,
         )
@@ -128,7 +130,7 @@ class RunPart:
 def counts_of(coverage: Coverage) -> CoverageCounts:
     """Return the numbers of users in a coverage, by segment, arm and reason.
 
-    The numbers of users that were asked and paired are not those of one arm, so their arm is "".
+    Users are asked and paired for both arms together, so the arm of these numbers is "".
     """
     counts: CoverageCounts = Counter()
     for row in coverage.rows:
@@ -187,7 +189,7 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
     Raises ValueError if the bytes are not a part.
     """
     try:
-        facts_table, sums_table, listed, lacking, scores_table, *users = _read_tables(data)
+        facts_table, sums_table, listed, lacking, scores_table, *user_tables = _read_tables(data)
         facts = json.loads(facts_table["facts"][0].as_py())
         ids = facts["ids"]
         _add_sums(sums, sums_table)
@@ -206,10 +208,10 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
                 spelling=_mismatch_from_json(ids["spelling"]),
                 padding=_mismatch_from_json(ids["padding"]),
             ),
-            coverage=_counts(facts["coverage"]),
-            subset=_counts(facts["subset"]),
+            coverage=_counts_from_json(facts["coverage"]),
+            subset=_counts_from_json(facts["subset"]),
             versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
-            users=users,
+            users=user_tables,
         )
         for arm, reason, text, noted_users in facts["notes"]:
             part.add_note(Arm(arm), CoverageReason(reason), text, noted_users)
@@ -230,7 +232,7 @@ def _read_tables(data: bytes) -> list[pa.Table]:
     return tables
 
 
-def _counts(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
+def _counts_from_json(rows: Iterable[tuple[Any, int]]) -> CoverageCounts:
     return Counter({tuple(key): users for key, users in rows})
 
 
@@ -249,7 +251,10 @@ def _mismatch_from_json(row: dict[str, Any] | None) -> IdMismatch | None:
 
 
 def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
-    """Return one row for each segment and metric. Sums are text, because they can be too large."""
+    """Return a table with one row for each segment and metric.
+
+    Sums are text, because they can be too large for a column of integers.
+    """
     rows = []
     for (segment, metric), sums in accumulator.sums.items():
         bins = sums.bins
@@ -275,17 +280,17 @@ def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
     """Put the sums of a table that `_sums_table` made into the empty accumulator."""
     single = table["single"]
     bins = table["bins"]
-    for place, row in enumerate(table.drop_columns(["single", "bins"]).to_pylist()):
+    for index, row in enumerate(table.drop_columns(["single", "bins"]).to_pylist()):
         sums = ScoreSums(tuple(row["bounds"]))
         sums.n = row["n"]
         sums.n_undefined = row["n_undefined"]
         sums.total = int(row["total"])
         sums.squares = int(row["squares"])
         sums.below = {below["floor"]: below["users"] for below in row["below"]}
-        sums.single = [single[place].values.to_numpy()]
+        sums.single = [single[index].values.to_numpy()]
         if row["ends"] is not None:
             low, high, least, most = row["ends"]
             is_bounded = bool(np.isfinite(sums.bounds).all())
-            counts = bins[place].values.to_numpy()
+            counts = bins[index].values.to_numpy()
             sums.bins = FineBins(low, high, is_bounded, counts, least, most)
         accumulator.sums[row["segment"], row["metric"]] = sums

@@ -18,17 +18,17 @@ from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Claim, RunStatus, Scores
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 
-HELD_USERS = 1_000_000
-"""Memory has the scores of at most this many users. If there are more, a spool stores them."""
-_USERS_OF_BLOCK = 100_000
+USERS_IN_MEMORY = 1_000_000
+"""If a run has more users, a spool stores the scores of the users instead of the memory."""
+_BLOCK_USERS = 100_000
 """The number of users in one block of scores."""
 
 
 def name_stored_series(scores: Scores, arm: Arm | None = None) -> Scores:
-    """Return the scores by the series that are stored.
+    """Return the scores by the names of the series that are stored.
 
-    - If the users are served by one ``arm``, these are the series of this arm. The series of the
-      other arm are NaN.
+    - If the users are served by one ``arm``, each metric becomes a series of this arm. The series
+      of the other arm is NaN, because all blocks have the same series.
     - Otherwise the noise floor is left out, because it follows from the scores and the excess.
     """
     by_metric = {}
@@ -50,29 +50,31 @@ class RunScores:
     """
 
     def __init__(
-        self, open_spool: Callable[[], ScoreSpool] | None = None, held_users: int = HELD_USERS
+        self,
+        open_spool: Callable[[], ScoreSpool] | None = None,
+        users_in_memory: int = USERS_IN_MEMORY,
     ) -> None:
-        """Begin without scores. If more than ``held_users`` are added, a spool stores them."""
+        """Begin without scores. If more than ``users_in_memory`` are added, a spool stores them."""
         self.count = 0
-        self.failed: Collection[str] = ()  # metrics that the blocks leave out
+        self.failed: Collection[str] = ()  # metrics that iteration leaves out
         self._open_spool = open_spool
-        self._max_held_users = held_users
-        self._held: list[Scores] = []
+        self._max_users_in_memory = users_in_memory
+        self._in_memory: list[Scores] = []
         self._spool: ScoreSpool | None = None
 
     def add(self, scores: Scores) -> None:
         """Add scores of new users. Raises OutputError if the spool cannot store them."""
         self.count += len(scores.users)
-        self._held.append(scores)
-        if self._open_spool is not None and self.count > self._max_held_users:
+        self._in_memory.append(scores)
+        if self._open_spool is not None and self.count > self._max_users_in_memory:
             if self._spool is None:
                 self._spool = self._open_spool()
-            for held in self._held:
-                self._spool.add(held)
-            self._held = []
+            for block in self._in_memory:
+                self._spool.add(block)
+            self._in_memory = []
 
     def __iter__(self) -> Iterator[Scores]:
-        blocks = self._sorted() if self._spool is None else self._spool.blocks()
+        blocks = self._sort_blocks() if self._spool is None else self._spool.blocks()
         for block in blocks:
             by_metric = {}
             for name, values in block.by_metric.items():
@@ -81,44 +83,47 @@ class RunScores:
                     by_metric[name] = values
             yield replace(block, by_metric=by_metric)
 
-    def _sorted(self) -> Iterator[Scores]:
-        """Yield the scores in memory in blocks, by ascending user. Sorts them only once."""
-        if not self._held:
+    def _sort_blocks(self) -> Iterator[Scores]:
+        """Yield the scores in memory in blocks, by ascending user. They are sorted only once."""
+        if not self._in_memory:
             return
-        scores = join_scores(self._held)
+        scores = join_scores(self._in_memory)
         rows = ascending_rows(scores.users)
-        if rows is not None:  # the users were not in order
+        if rows is not None:  # None means that the users are in order
             scores = take_rows(scores, rows)
-        self._held = [scores]
-        for start in range(0, len(scores.users), _USERS_OF_BLOCK):
-            yield take_rows(scores, slice(start, start + _USERS_OF_BLOCK))
+        self._in_memory = [scores]
+        for start in range(0, len(scores.users), _BLOCK_USERS):
+            yield take_rows(scores, slice(start, start + _BLOCK_USERS))
 
     def close(self) -> None:
         """Free the memory of the scores, and delete the spool."""
-        self._held = []
+        self._in_memory = []
         if self._spool is not None:
             self._spool.close()
 
 
 def draw_scores(scores: Scores, keep: Keep | int, comparison: Comparison) -> Scores:
-    """Draw the scores that a run stores.
+    """Draw users at random, and return the scores of these users, which a run stores.
 
-    Drawn scores of blocks may be joined and drawn again. The result is the same as one draw from
-    all scores. See `select_kept`.
+    Drawing from parts, and then from the joined results, gives the same users as one draw from all
+    scores. See `select_kept`.
     """
     if keep is Keep.ALL:
         return scores
-    return take_rows(scores, np.flatnonzero(select_kept(scores.users, keep, comparison)))
+    is_drawn = select_kept(scores.users, keep, comparison)
+    return take_rows(scores, np.flatnonzero(is_drawn))
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:
-    """Join the parts, at least one. Users keep their order.
+    """Join one or more parts. Users keep their order.
 
-    If a part lacks a metric that another part has, its scores are NaN.
+    If a part lacks a metric of another part, the scores of its users are NaN.
     """
     if len(parts) == 1:
         return parts[0]
-    names = dict.fromkeys(name for part in parts for name in part.by_metric)
+    names: dict[str, None] = {}
+    for part in parts:
+        names |= dict.fromkeys(part.by_metric)
 
     def column(name: str) -> Floats:
         columns = []
@@ -148,8 +153,8 @@ def select_stored(
         return None
     if keep is Keep.ALL:
         return scores
-    # Users are drawn again after each block. This selects the same users as one draw from all
-    # blocks, but needs less memory.
+    # Drawing again after each block selects the same users as one draw from all blocks, but needs
+    # less memory.
     drawn: list[Scores] = []
     for block in scores:
         drawn = [draw_scores(join_scores([*drawn, block]), keep, comparison)]
@@ -166,12 +171,12 @@ def write_scores(
     """Write all scores to the sink before the run is stored. Returns the error, or None.
 
     ``scores`` has at least one block. If an earlier attempt of this run was ok and this attempt is
-    not, nothing is written.
+    not, nothing is written, because the earlier attempt stays the result of the run.
     """
-    # The scores of the earlier attempt stay in the sink, because its result stays too.
-    if scores is None or (claim.has_ok and status is not RunStatus.OK):
+    keeps_earlier_attempt = claim.has_ok and status is not RunStatus.OK
+    if scores is None or keeps_earlier_attempt:
         return None
-    about = {
+    metadata = {
         "comparison": comparison.name,
         "slot": format_instant(claim.slot),
         "config_hash": comparison.config_hash,
@@ -183,7 +188,7 @@ def write_scores(
         blocks = iter(scores)
         first = next(blocks)
         # All blocks have the same metrics.
-        with sink.open(claim.slot, list(first.by_metric), about) as write:
+        with sink.open(claim.slot, list(first.by_metric), metadata) as write:
             for block in chain([first], blocks):
                 write(block)
     except OutputError as error:

@@ -66,28 +66,25 @@ class UnpairedUsers(SlotUsers):
     unread_inputs: tuple[str, ...]
 
     def divide(self, answers: SourceAnswers) -> SourceAnswers:
-        """Return the answers without users that switched, and with segments divided by arm.
+        """Return the answers without users that switched arms, and with segments divided by arm.
 
         The segment ``all`` with the users of both arms comes first.
         """
-        asked_users = answers.asked
-        names = [
-            name_divided_segment(arm, segment) for segment in asked_users.segments for arm in Arm
-        ]
+        segments = [ALL]
+        for segment in answers.asked.segments:
+            for arm in Arm:
+                segments.append(name_divided_segment(arm, segment))
+        asked = replace(answers.asked, segments=tuple(segments))
 
         def batches(size: int) -> Iterator[UserBatch]:
             for batch in answers.batches(size):
                 yield _divide_batch(batch, self.assigned.switched)
 
-        return replace(answers, asked=replace(asked_users, segments=(ALL, *names)), batches=batches)
+        return replace(answers, asked=asked, batches=batches)
 
     def measure_arms(self, users: MeasuredUsers) -> MeasuredRun:
-        """Return the run with the arm metrics, and how much more they rose in the candidate.
-
-        Metrics that compare two lists compare them with before. The lists of the last run, if any,
-        are those of the same users.
-        """
-        # The segments were divided by arm. These are their undivided names and arms.
+        """Return the run with the arm metrics, and how much more they rose in the candidate."""
+        # The undivided segment and the arm of each segment that was divided by arm.
         arm_segments = {}
         for segment in users.answers.asked.segments:
             for arm in Arm:
@@ -104,8 +101,8 @@ class UnpairedUsers(SlotUsers):
         for score in scores:
             segment, arm = arm_segments[score.segment]
             arm_score = replace(score, segment=segment, arm=arm)
-            # ``score.arm`` is not the arm of the users. It is the side of the pair, and the
-            # candidate's side has the current lists.
+            # ``score.arm`` is not the arm of the users, but the side of the pair. The candidate's
+            # side has the current lists.
             if score.arm is Arm.CANDIDATE:
                 scores_now.append(arm_score)
             else:
@@ -144,7 +141,7 @@ class UnpairedUsers(SlotUsers):
             evidence=self._rename_scores(users),
             lists=_merge_lists(run.lists, segments),
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
-            # They were found between pre-test and current lists, and not between the arms.
+            # The mismatches are between pre-test and current lists, and not between the arms.
             id_mismatches=(),
             unpaired=unpaired,
         )
@@ -162,14 +159,14 @@ class UnpairedUsers(SlotUsers):
         """Return the evidence with each metric renamed to the series of the user's arm."""
         candidate_users = self._candidate_users(users)
         renamed = []
-        for shown in users.run.evidence:
-            arm = Arm.CANDIDATE if shown.user in candidate_users else Arm.BASELINE
-            scores = {SELF_SERIES[arm].of(name): score for name, score in shown.scores.items()}
-            renamed.append(replace(shown, scores=scores))
+        for evidence in users.run.evidence:
+            arm = Arm.CANDIDATE if evidence.user in candidate_users else Arm.BASELINE
+            scores = {SELF_SERIES[arm].of(name): score for name, score in evidence.scores.items()}
+            renamed.append(replace(evidence, scores=scores))
         return tuple(renamed)
 
     def _candidate_users(self, users: MeasuredUsers) -> "pd.Index[str]":
-        """Return the users of the candidate among the users that are shown."""
+        """Return the candidate's users among the users whose lists are shown or stored."""
         shown_users = users.accumulator.shown_users()
         segments = self.divide(users.answers).asked.segments
         rows = rows_by_segment(shown_users["segments"], segments)
@@ -179,14 +176,14 @@ class UnpairedUsers(SlotUsers):
 def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
     """Read the users that were assigned to each arm, and their outcomes.
 
-    Raises SourceError if the users cannot be read in time, or if the split has changed.
+    Raises SourceError if the users cannot be read in time, or if the planned split has changed.
     """
     sources = users.arms.unpaired
-    planned_baseline_share = users.memory.planned_baseline_share
+    earlier_share = users.memory.planned_baseline_share
     if sources is None:
         raise ValueError(f"{users.comparison.name} is a paired comparison")
-    if planned_baseline_share not in (None, plan.baseline_share):
-        raise SourceError(write_changed_split(plan.baseline_share, planned_baseline_share))
+    if earlier_share not in (None, plan.baseline_share):
+        raise SourceError(write_changed_split(plan.baseline_share, earlier_share))
     late_message = (
         "the users that were assigned to the arms did not arrive before the run's deadline"
     )
@@ -218,7 +215,7 @@ def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
 
 
 def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
-    """Return the batch without users that switched. Its segments name the arm of its users too."""
+    """Return the batch without users that switched arms, and with segments divided by arm."""
     arm = batch.arm
     if arm is None:
         raise ValueError("the users of a batch are served by one arm")
@@ -226,10 +223,9 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     segments = {ALL: batch.panel.segments[ALL]}
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
-    # A pair has the pre-test list on the baseline's side, and the current list on the candidate's
-    # side. The accumulator counts the versions and notes of a side for the arm of that name. But
-    # those of the current lists belong to the users' arm, and those of the pre-test lists to no
-    # arm.
+    # The baseline's side of a pair has the pre-test list, and the candidate's side has the current
+    # list. The accumulator counts the versions and notes of each side for the arm of that name. So
+    # the side of the users' arm gets those of the current lists, and the other side gets none.
     before, now = batch.baseline, batch.candidate
     sides = {Arm.BASELINE: before, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
@@ -243,7 +239,7 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
 
 
 def _merge_coverage(coverage: Coverage, segments: Iterable[str]) -> Coverage:
-    """Join the rows of both arms. The reasons are those of the arm's current lists."""
+    """Merge the rows of both arms for each segment. Reasons are counted for current lists only."""
     rows = {row.segment: row for row in coverage.rows}
     merged = []
     for segment in segments:
@@ -319,7 +315,7 @@ def _measure_gaps(metric: Metric, k: int, baseline: Summary, candidate: Summary)
 
 
 def _summarize_gap(gap: Gap, segment: str, name: str, users: int, largest: float) -> Summary:
-    """Return the gap as a summary. Without an error it is not judged, so it has no users.
+    """Return the gap as a summary. A gap without an error is not judged, so it has no users.
 
     ``largest`` is the largest possible gap, in both directions.
     """
@@ -341,12 +337,13 @@ def _compare_with_before(
 ) -> Iterator[ArmGap]:
     """Yield how much more each arm metric rose in the candidate than in the baseline, by segment.
 
-    Metrics without a value of both arms, now and before, are left out.
+    A metric is left out if a value of an arm, now or before, is missing.
     """
     values_before = _values_by_arm(scores_before)
     for (segment, metric), now in _values_by_arm(scores_now).items():
         before = values_before.get((segment, metric), {})
-        if len(now) == len(before) == len(Arm):
+        has_all_values = len(now) == len(before) == len(Arm)
+        if has_all_values:
             rise = {arm: now[arm] - before[arm] for arm in Arm}
             adjusted = rise[Arm.CANDIDATE] - rise[Arm.BASELINE]
             yield ArmGap(segment=segment, metric=metric, values_before=before, adjusted=adjusted)
@@ -361,7 +358,7 @@ def _values_by_arm(scores: Iterable[ArmScore]) -> dict[tuple[str, str], dict[Arm
 
 
 def _merge_lists(lists: KeptLists | None, segments: Iterable[str]) -> KeptLists | None:
-    """Return the lists with undivided segments: before as the baseline, now as the candidate."""
+    """Return the lists with undivided segments. The lists themselves stay as they are."""
     if lists is None:
         return None
     merged = {}

@@ -13,7 +13,11 @@ from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule, Direction, Keep
 from monitor.model.runs import MeasuredRun, RunStatus
-from monitor.pipeline.alert_explanations import add_explanations, name_similar, recall_fault
+from monitor.pipeline.alert_explanations import (
+    add_explanations,
+    choose_explanation,
+    prefer_similarity_finding,
+)
 from monitor.pipeline.run_explanation import choose_metric
 from monitor.receivers.message.safe_text import cause_of
 from pipeline.canned import CannedTitles, ran, users
@@ -288,7 +292,7 @@ def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts(
     current = replace(found, finding=None) if now == "-" else with_finding(found, now)
     past = [with_finding(found, each) for each in earlier.split(", ")]
     starts = [ALERTS[name] for name in alerts.split()]
-    result = recall_fault(current, [(SLOT, each) for each in past], starts)
+    result = choose_explanation(current, [(SLOT, each) for each in past], starts)
     assert result is not None
     assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
 
@@ -302,7 +306,7 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
         normal=0.4,
         users=1000,
     )
-    named = name_similar(nothing, (alert,))
+    named = prefer_similarity_finding(nothing, (alert,))
     assert named is not None
     assert named.finding is not None
     assert named.sentence.startswith(
@@ -311,10 +315,10 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
     of_others = replace(named, finding=replace(named.finding, kind=FaultKind.STALE))
     more = replace(named, finding=replace(named.finding, kind=FaultKind.ALIKE, users=200))
     drop = transition(metric="extended_tau", statistic="mean")
-    assert name_similar(of_others, (alert,)) == of_others
-    assert name_similar(more, (alert,)) == more
-    assert name_similar(nothing, (alert, drop)) == nothing
-    assert name_similar(nothing, (drop,)) == nothing
+    assert prefer_similarity_finding(of_others, (alert,)) == of_others
+    assert prefer_similarity_finding(more, (alert,)) == more
+    assert prefer_similarity_finding(nothing, (alert, drop)) == nothing
+    assert prefer_similarity_finding(nothing, (drop,)) == nothing
 
 
 def test_without_a_fault_alerts_on_coverage_and_ends_have_no_explanation_and_other_metrics_name_the_explained_metric():

@@ -168,7 +168,7 @@ def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     store, spill, monkeypatch
 ):
     monkeypatch.setattr(runner_module, "_open_spool", FullSpool)
-    monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, held_users=5))
+    monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, users_in_memory=5))
     names = [f"user-{number:02}" for number in range(20)]
     lists = pull({name: [1, 2, 3] for name in names})
     run_slot(store, watch(arms(lists, lists, users(*names)), comparison(k=3)))

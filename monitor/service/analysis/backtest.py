@@ -71,7 +71,7 @@ def backtest_rules(
     # be firing in this period.
     for run in all_finished_runs(comparison.name, store.history, end):
         completed, missing = add_missing_summaries(comparison, run, store.history)
-        changes = rejudging.judge(completed, is_whole=not missing)
+        changes = rejudging.judge(completed, has_all_summaries=not missing)
         slot = run.slot
         status = run.status
         if not is_in_period(slot):
