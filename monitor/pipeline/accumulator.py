@@ -43,12 +43,12 @@ from monitor.pipeline.score import (
     score_pairs,
 )
 from monitor.pipeline.shown_users import (
-    add_tables,
-    join_users,
+    add_user_tables,
+    join_user_tables,
     lists_of_table,
+    make_user_table,
     ordinary_evidence,
     scores_of_table,
-    show_users,
     stored_lists,
     worst_evidence,
 )
@@ -164,7 +164,7 @@ class RunAccumulator:
                 subset_segments[segment] = positions[is_in_subset[positions]]
             part.subset.update(counts_of(count_coverage(subset_segments, pairing.outcomes)))
             # What is collected of some users:
-            shown = show_users(
+            shown = make_user_table(
                 pairing,
                 scores,
                 segment_rows,
@@ -173,7 +173,7 @@ class RunAccumulator:
                 is_kept=select_kept(users, measuring.keep_lists, self._comparison),
                 worst_similarity=worst_similarity,
             )
-            add_tables(part.users, [shown], self._comparison)
+            add_user_tables(part.users, [shown], self._comparison)
         return scores
 
     def merge(self, packed: bytes) -> Scores:
@@ -190,7 +190,7 @@ class RunAccumulator:
             )
             raise SourceError(msg, permanent=False) from None
         self.part.merge(part)
-        add_tables(self.part.users, part.users, self._comparison)
+        add_user_tables(self.part.users, part.users, self._comparison)
         return scores
 
     @property
@@ -229,7 +229,7 @@ class RunAccumulator:
 
         The users are in any order.
         """
-        self.part.users = [join_users(self.part.users, self._comparison)]
+        self.part.users = [join_user_tables(self.part.users, self._comparison)]
         return self.part.users[0]
 
     def finish(

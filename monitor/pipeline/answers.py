@@ -33,7 +33,7 @@ from monitor.statistics.sequential.gate import is_certain, round_ends
 
 @contextmanager
 def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
-    """Yield all answers. If no source joins them, a panel is drawn and its lists are pulled.
+    """Yield all answers. If no source joins both arms, a panel is drawn and its lists are pulled.
 
     Raises SourceError if the users cannot be read.
     """
@@ -44,9 +44,10 @@ def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
     needs_last_lists = (
         measuring.noise_floor is NoiseFloor.TEMPORAL and users.memory.last_lists is not None
     )
-    if arms.joined is not None and sample is None and not needs_last_lists:
+    needs_panel = sample is not None or needs_last_lists
+    if arms.joined is not None and not needs_panel:
         with ExitStack() as reading:
-            # The stage ends before the answers are read.
+            # The stage ends before the caller reads the answers.
             with users.stopwatch.stage("users"):
                 joined = join_all(comparison, arms, arms.joined, users.slot, users.seconds_left())
                 answers = reading.enter_context(joined)
@@ -62,11 +63,11 @@ def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
         elif sample is not None and sample.stops_early:
             answers = pull_until_certain(users, panel)
         else:
-            answers = _pull(users, arms, panel, users.seconds_left())
+            answers = _pull_panel(users, arms, panel, users.seconds_left())
     yield answers
 
 
-def _pull(users: SlotUsers, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
+def _pull_panel(users: SlotUsers, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
     return pull_all(users.comparison, arms, panel, users.slot, timeout_s, users.memory)
 
 
@@ -83,15 +84,16 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
             msg = f"the {arm} served no user in this run: check `served`, and check the log"
             raise SourceError(msg, permanent=False)
         rows_of_arm[arm] = rows
-    everybody = replace(panel, segments=segments)
+    panel_of_both_arms = replace(panel, segments=segments)
 
-    def ask(arm: Arm, arms: Arms) -> SourceAnswers:
-        # The current lists are the candidate's side of each pair.
-        with_lists = replace(arms, candidate=unpaired.lists[arm])
-        arm_panel = cut_panel(everybody, rows_of_arm[arm])
-        return _pull(users, with_lists, arm_panel, users.seconds_left())
+    def pull_arm(arm: Arm, arms: Arms) -> SourceAnswers:
+        # A pair has the user's pre-test list and current list. The candidate's side of the pair has
+        # the current list, even for users of the baseline.
+        arms = replace(arms, candidate=unpaired.lists[arm])
+        arm_panel = cut_panel(panel_of_both_arms, rows_of_arm[arm])
+        return _pull_panel(users, arms, arm_panel, users.seconds_left())
 
-    baseline_answers = ask(Arm.BASELINE, users.arms)
+    baseline_answers = pull_arm(Arm.BASELINE, users.arms)
     # `batches` uses only these parts of the answers, so that the baseline's lists can be freed.
     unread_inputs = baseline_answers.unread_inputs
     weights = baseline_answers.weights
@@ -103,7 +105,7 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
         for batch in baseline_batches.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
-        answers = ask(Arm.CANDIDATE, replace(users.arms, weights=None))
+        answers = pull_arm(Arm.CANDIDATE, replace(users.arms, weights=None))
         unread_inputs.extend(note for note in answers.unread_inputs if note not in unread_inputs)
         for batch in answers.batches(size):
             yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
@@ -118,34 +120,33 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
 
 
 def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
-    """Pull answers as `pull_all` does, but in rounds, until the verdict of each rule is certain.
+    """Pull answers in rounds, until the verdict of each rule is certain.
 
-    A round asks the next users of the panel in random order, and begins when the scores of the
-    earlier rounds have been computed.
+    A round requests the lists of the next users of the panel, in random order. It begins when the
+    scores of the earlier rounds have been computed. See also `pull_all`.
     """
     arms = users.arms
     deadline = Deadline.after(users.seconds_left())
-    ends = round_ends(len(panel))  # the number of users that were asked after each round
+    users_after_round = round_ends(len(panel))  # the number of users asked so far, by round
     seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
-    shown_ids = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
-    judged_scores = _JudgedScores(
-        users.comparison, cut_panel(replace(panel, users=shown_ids), order)
-    )
+    ids = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
+    ordered_panel = cut_panel(replace(panel, users=ids), order)
+    judged_scores = _JudgedScores(users.comparison, ordered_panel)
 
-    def ask(start: int, end: int, asked_arms: Arms) -> SourceAnswers:
+    def pull_round(start: int, end: int, arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return _pull(users, asked_arms, part, deadline.remaining_s)
+        return _pull_panel(users, arms, part, deadline.remaining_s)
 
-    first_answers = ask(0, ends[0], arms)
+    first_answers = pull_round(0, users_after_round[0], arms)
 
     def batches(size: int) -> Iterator[UserBatch]:
         yield from first_answers.batches(size)
-        for start, end in pairwise(ends):
+        for start, end in pairwise(users_after_round):
             if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
-            answers = ask(start, end, replace(arms, weights=None, relevance=None))
+            answers = pull_round(start, end, replace(arms, weights=None, relevance=None))
             first_answers.add(answers)
             for batch in answers.batches(size):
                 yield replace(
@@ -161,11 +162,11 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
 
 
 class _JudgedScores:
-    """The scores of a panel's users that the rules judge. The users are asked in this order."""
+    """The scores that rules judge. The panel has the order in which its users are asked."""
 
     def __init__(self, comparison: Comparison, panel: Panel) -> None:
         self._panel = panel
-        # A metric begins with a copy of this array, and `add` fills in the scores.
+        # The scores of a metric begin as a copy of this array. `add` fills in the scores.
         self._unknown = np.full(len(panel), np.nan)
         self._by_metric = defaultdict[str, Floats](self._unknown.copy)
         self._rules: list[tuple[SimilarityRule, Rows]] = []

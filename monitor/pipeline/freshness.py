@@ -16,9 +16,9 @@ from monitor.pipeline.user_batches import take_table
 _MAX_IGNORED_SHARE = 0.01
 """Up to this share, cached answers are not reported, because they hardly change a mean."""
 _MIN_RUNS = 3
-_MIN_ZEROS = 9
-"""Equal answers are suspicious if their chance is below 10 to the power of minus this."""
-_MIN_UNIQUE = 0.9
+_MIN_EXPONENT = 9
+"""Equal lists of all users are suspicious if their chance is below 10 to the power of -9."""
+_MIN_UNIQUE_SHARE = 0.9
 """If at most this share of the requests have their own id, equal ids are no sign of copies."""
 _AGE_ROUNDING_S = 1
 """Caches report ages in whole seconds, so an age may be too large by this."""
@@ -32,7 +32,7 @@ def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
     """
     if first.traces is None or second.traces is None:
         return np.empty(0)
-    first_rows, second_rows = _rows_of_both(first, second)
+    first_rows, second_rows = _rows_of_common_users(first, second)
     gaps: Floats = np.abs(first.traces.came_s[first_rows] - second.traces.came_s[second_rows])
     return gaps[~np.isnan(gaps)]
 
@@ -54,7 +54,7 @@ def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, 
 def describe_cached(arm: Arm, table: RankingTable) -> str | None:
     """Say how many answers of the arm came from a cache, and how old they were.
 
-    Return None if hardly any did, or if the source does not report caches.
+    Return None if hardly any answers did, or if the source does not report caches.
     """
     if table.traces is None:
         return None
@@ -84,7 +84,7 @@ def doubt_floor(
     """
     if first.traces is None or second.traces is None:
         return None
-    first_rows, second_rows = _rows_of_both(first, second)
+    first_rows, second_rows = _rows_of_common_users(first, second)
     count = len(first_rows)
     max_ignored = _MAX_IGNORED_SHARE * count
     doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
@@ -95,21 +95,21 @@ def doubt_floor(
     same_ids = _count_same_ids(first.traces, first_rows, second.traces, second_rows)
     if same_ids > max_ignored:
         return replace(doubt, doubt=FloorDoubt.SAME_ID, users=same_ids)
-    zeros = _count_zeros(overlaps, count)
-    if zeros <= _MIN_ZEROS:
+    exponent = _chance_exponent(overlaps, count)
+    if exponent <= _MIN_EXPONENT:
         return None
     if _is_equal(take_table(first, first_rows), take_table(second, second_rows)):
-        return replace(doubt, doubt=FloorDoubt.EQUAL, limit=zeros)
+        return replace(doubt, doubt=FloorDoubt.EQUAL, limit=exponent)
     return None
 
 
 def _count_cached(
     first_traces: Traces, first_rows: Rows, second_traces: Traces, second_rows: Rows
 ) -> int:
-    """Count the users with a second answer from a cache, or with a copy of it as first answer."""
+    """Count the users whose second answer came from a cache, or was copied to the first answer."""
     earlier_by_s = first_traces.came_s[first_rows] - second_traces.came_s[second_rows]
     max_age_s = earlier_by_s + _AGE_ROUNDING_S
-    # If the second answer arrived earlier and was stored, the first answer may be its copy.
+    # If the second answer arrived earlier, a cache may have returned it again as the first answer.
     is_copy = (earlier_by_s > 0) & (first_traces.age_s[first_rows] <= max_age_s)
     is_cached = np.isfinite(second_traces.age_s[second_rows])
     return int((is_cached | is_copy).sum())
@@ -126,33 +126,34 @@ def _count_same_ids(
     # `nunique` does not count NaN, which a missing id or time is.
     unique_ids = pd.Series(first_traces.ids).nunique()
     requests = pd.Series(first_traces.came_s).nunique()
-    if unique_ids <= max(1, _MIN_UNIQUE * requests):
+    if unique_ids <= max(1, _MIN_UNIQUE_SHARE * requests):
         return 0
     is_same_id = first_traces.ids[first_rows] == second_traces.ids[second_rows]
     return int(is_same_id.sum())
 
 
-def _count_zeros(overlaps: Sequence[float], count: int) -> float:
-    """Return z if all ``count`` users get equal lists by chance with a probability of at most 10^-z.
+def _chance_exponent(overlaps: Sequence[float], count: int) -> float:
+    """Return z, if the chance that all ``count`` users get equal lists is at most 10^-z.
 
-    The result is 0 if there are too few runs. ``overlaps`` has the mean overlap of the two lists in
-    each of the last runs.
+    ``overlaps`` has the mean overlap of the two lists in each of the last runs. The result is 0 if
+    there are too few runs.
 
-    The mean overlap of a run is at least its share of users with equal lists. So the highest of the
-    overlaps is a bound on the probability that one user gets equal lists. Its power ``count`` is a
-    bound for all users. If a recommender always gave equal lists, the overlap is 1, and z is 0.
+    One user gets equal lists with a chance of at most the highest overlap, because a user with
+    equal lists has the overlap 1. For all users, the chance is at most the highest overlap to the
+    power of ``count``.
     """
     if len(overlaps) < _MIN_RUNS:
         return 0.0
-    # The limit is there because an overlap of 0 has no logarithm.
+    # An overlap of 0 has no logarithm.
     highest_overlap = max(*overlaps, _LEAST_OVERLAP)
     return -count * log10(highest_overlap)
 
 
-def _rows_of_both(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:
+def _rows_of_common_users(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:
     """Return the rows of the users that are in both tables, for each table."""
-    rows = find_users(first.users, second.users)
-    return np.flatnonzero(rows >= 0), rows[rows >= 0]
+    second_rows = find_users(first.users, second.users)
+    is_common = second_rows >= 0
+    return np.flatnonzero(is_common), second_rows[is_common]
 
 
 def _is_equal(first: RankingTable, second: RankingTable) -> bool:

@@ -303,8 +303,9 @@ class Rejudgement:
     def judge(self, run: FinishedRun, *, has_all_summaries: bool = True) -> tuple[Transition, ...]:
         """Judge the next run, and return the transitions of its alerts.
 
-        Unfinished runs, and slots that were judged before, are ignored. If ``has_all_summaries`` is
-        False, rules on conditions do not judge the run, because summaries may have been deleted.
+        Abandoned and running runs, and slots that were judged before, are ignored. If
+        ``has_all_summaries`` is False, summaries may have been deleted. Then rules on conditions do
+        not judge the run.
         """
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()

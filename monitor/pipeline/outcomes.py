@@ -47,7 +47,7 @@ def measure_outcomes(
         now = ask_in_time(ask_now, seconds_left(), late_message)
         before = ask_in_time(ask_before, seconds_left(), late_message)
     except SourceError as error:
-        return (), [f"outcomes: {arms.reason(error)}"]
+        return (), [f"outcomes: {arms.error_text(error)}"]
     has_stayed = ~assigned.users.isin(switched)
     users = {}
     for arm in Arm:
@@ -56,7 +56,10 @@ def measure_outcomes(
     gaps = [
         _compare_outcome(column, now.sums, before.sums, users, days) for column in plan.outcomes
     ]
-    unread_inputs = [*arms.describe(now.unreadable), *arms.describe(before.unreadable)]
+    unread_inputs = [
+        *arms.describe_unreadable(now.unreadable),
+        *arms.describe_unreadable(before.unreadable),
+    ]
     return tuple(gaps), unread_inputs
 
 

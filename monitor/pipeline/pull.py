@@ -43,7 +43,7 @@ from monitor.pipeline.user_batches import split_users
 
 S = TypeVar("S")
 _T = TypeVar("_T")
-_NOTHING = Memory()
+_NO_MEMORY = Memory()
 _LEAST_TIMEOUT_S = 0.001
 SOURCE_GRACE_S = 2.0
 """A source may take this many seconds to return after its timeout."""
@@ -53,14 +53,14 @@ SOURCE_GRACE_S = 2.0
 class Arms:
     """The opened sources of one comparison.
 
-    - ``dimensions`` are columns of the users' source. Segments are made from them.
+    - ``dimensions`` are the columns of the users' source from which segments are made.
     - ``second_baseline`` gives the baseline's second lists, if they are the noise floor.
     - ``joined`` joins the lists of both arms, if the run asks for all users.
     - ``on_progress`` is called with the progress of each pull.
     - ``answers_path`` returns where the answers for a slot and an arm's name are stored.
     - ``scores_to`` gets the scores of all users, and the database stores some of them.
-    - ``pseudonyms`` replace the users' ids in everything that leaves this module. The source
-      ``relevance`` replaces the ids itself.
+    - ``pseudonyms`` replace the users' ids in everything that leaves this module. The ids in
+      ``relevance`` have been replaced before.
     - ``listed`` gives the users in an arm's lists, for arms that can list their users.
     - ``unpaired`` has more sources if each user is served by one arm only. Then the baseline is
       the users' pre-test lists, and the candidate is their current lists.
@@ -86,8 +86,8 @@ class Arms:
         """Replace the users' ids by pseudonyms, if the comparison uses pseudonyms."""
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
-    def describe(self, unreadable: Iterable[Unreadable]) -> list[str]:
-        """Write what could not be read. Examples are left out if users have pseudonyms."""
+    def describe_unreadable(self, unreadable: Iterable[Unreadable]) -> list[str]:
+        """Say what could not be read. Examples are left out if users have pseudonyms."""
         shows_example = self.pseudonyms is None
         sentences = []
         for part in unreadable:
@@ -95,7 +95,7 @@ class Arms:
                 sentences.append(part.sentence(shows_example=shows_example))
         return list(dict.fromkeys(sentences))
 
-    def reason(self, error: SourceError) -> str:
+    def error_text(self, error: SourceError) -> str:
         """Return the error's text. If users have pseudonyms, the text has no example."""
         return error.shown if self.pseudonyms is None else str(error)
 
@@ -154,8 +154,8 @@ class SourceAnswers:
     - ``doubts`` are reasons why the noise floor is not judged.
     - ``weights`` and ``relevance`` are also in each batch.
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
-    - ``gaps`` are the seconds between the arrivals of the baseline's lists and of the candidate's
-      lists or the noise floor's lists.
+    - ``gaps`` says for each user how many seconds after or before the baseline's list the
+      candidate's list, or the noise floor's list, arrived.
     - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
     While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``gaps`` may grow. See
@@ -174,17 +174,17 @@ class SourceAnswers:
     doubts: list[RunReason] = field(default_factory=list)
 
     def add(self, further: SourceAnswers) -> None:
-        """Add what was found while further users were asked. Their batches are not added."""
-        _add_new(self.unread_inputs, further.unread_inputs)
-        _add_new(self.doubts, further.doubts)
+        """Add the answers of further users, except their batches."""
+        _append_new(self.unread_inputs, further.unread_inputs)
+        _append_new(self.doubts, further.doubts)
         for arm, seconds in further.seconds.items():
             self.seconds[arm] += seconds
         for name, gaps in further.gaps.items():
             self.gaps.setdefault(name, []).extend(gaps)
 
 
-def _add_new(items: list[_T], further: Iterable[_T]) -> None:
-    """Append the further items that are not in the list yet."""
+def _append_new(items: list[_T], further: Iterable[_T]) -> None:
+    """Append those further items that the list does not have yet."""
     for item in further:
         if item not in items:
             items.append(item)
@@ -198,7 +198,7 @@ def join_all(
     slot: datetime,
     timeout_s: float,
 ) -> Iterator[SourceAnswers]:
-    """Yield one `SourceAnswers` for all users. The source joins them while they are read.
+    """Yield one `SourceAnswers` for all users. The source joins both arms while it is read.
 
     Raises SourceError if the source fails.
     """
@@ -212,16 +212,16 @@ def join_all(
     )
     deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    weights, relevance = _ask_extras(arms, slot)
+    weights, relevance = _ask_weights_and_relevance(arms, slot)
     with source.read(request) as joined:
-        failures = (weights.wait(deadline, late_message), relevance.wait(deadline, late_message))
+        failures = [extra.wait(deadline, late_message) for extra in (weights, relevance)]
         unread_inputs = list(filter(None, failures))
-        _add_new(unread_inputs, joined.unread_inputs)
-        _add_new(unread_inputs, arms.describe(relevance.unreadable))
+        _append_new(unread_inputs, joined.unread_inputs)
+        _append_new(unread_inputs, arms.describe_unreadable(relevance.unreadable))
 
         def add_unreadable() -> None:
-            # What cannot be read is known only after the last user.
-            _add_new(unread_inputs, arms.describe(joined.unreadable))
+            # The source has found all unreadable values only after the last user.
+            _append_new(unread_inputs, arms.describe_unreadable(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
@@ -253,18 +253,18 @@ def draw_panel(
     slot: datetime,
     timeout_s: float,
 ) -> Panel:
-    """Draw the panel from the list of all users. The panel has the users' real ids."""
+    """Draw the panel from the list of all users. The panel has real ids, and not pseudonyms."""
     late_message = (
         f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     )
     table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late_message)
     if arms.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
-    # The panel is drawn by pseudonyms, as are the users whose lists are stored, so that both draws
-    # give the same users.
-    hidden = arms.pseudonyms.hide(table.users)
-    panel = draw_users(replace(table, users=hidden), comparison, slot)
-    users = table.users[find_users(panel.users, hidden)]
+    # A draw depends on the ids. The users whose lists are stored are drawn by pseudonyms, so the
+    # panel is drawn by pseudonyms too.
+    pseudonyms = arms.pseudonyms.hide(table.users)
+    panel = draw_users(replace(table, users=pseudonyms), comparison, slot)
+    users = table.users[find_users(panel.users, pseudonyms)]
     return replace(panel, users=users, unreadable=table.unreadable)
 
 
@@ -274,15 +274,15 @@ def pull_all(
     panel: Panel,
     slot: datetime,
     timeout_s: float,
-    memory: Memory = _NOTHING,
+    memory: Memory = _NO_MEMORY,
 ) -> SourceAnswers:
     """Pull all answers at the same time, so that they can be compared.
 
-    If an arm's source fails or is late, its users count as failed, with the reason in the coverage.
-    If another source fails or is late, a sentence in ``unread_inputs`` says so.
+    If the source of an arm fails or is late, all users count as failed for this arm. If another
+    source fails or is late, a sentence in ``unread_inputs`` says so.
     """
     measuring = comparison.measuring
-    request = _request(comparison, arms, panel, slot, timeout_s)
+    request = _make_request(comparison, arms, panel, slot, timeout_s)
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
@@ -292,18 +292,18 @@ def pull_all(
     for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
         arm_request = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
         pull = methodcaller("pull", arm_request)
-        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.reason)
-    weights, relevance = _ask_extras(arms, slot)
+        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.error_text)
+    weights, relevance = _ask_weights_and_relevance(arms, slot)
     floor_request = replace(
         request,
         what="noise floor",
         answers_path=arms.answers_path(slot, "noise floor"),
-        # A cache would return the first answer again instead of a second answer.
+        # A cache would return the baseline's first lists again, and the noise floor would be 0.
         is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
     )
     pull = methodcaller("pull", floor_request)
     second_baseline: AskedSource[Pull] = AskedSource(
-        "noise_floor", arms.second_baseline, pull, arms.reason
+        "noise_floor", arms.second_baseline, pull, arms.error_text
     )
     pulls = {}
     for arm, call in calls.items():
@@ -328,9 +328,8 @@ def pull_all(
     )
     users = arms.hide(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
-        users = replace(
-            users, second_baseline=Pull(rankings=memory.last_lists.baseline, failures={})
-        )
+        last_pull = Pull(rankings=memory.last_lists.baseline, failures={})
+        users = replace(users, second_baseline=last_pull)
     baseline = pulls[Arm.BASELINE].rankings
     candidate = pulls[Arm.CANDIDATE].rankings
     gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
@@ -348,7 +347,7 @@ def pull_all(
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        unread_inputs=[*filter(None, unread_inputs), *arms.describe(unreadable)],
+        unread_inputs=[*filter(None, unread_inputs), *arms.describe_unreadable(unreadable)],
         doubts=doubts,
         gaps=gaps,
         weights=weights.answer,
@@ -358,7 +357,7 @@ def pull_all(
     )
 
 
-def _request(
+def _make_request(
     comparison: Comparison,
     arms: Arms,
     panel: Panel,
@@ -368,9 +367,9 @@ def _request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # Sources ask the users in an order that is drawn from ``order_seed``. The seed has the family,
-    # so the order is the same for all candidates of a baseline. The seed has the first user, so
-    # that the orders of the rounds of `pull_until_certain` differ.
+    # The order in which users are asked is drawn from ``order_seed``. All candidates of a baseline
+    # (the family) have the same order. With the first user, each round of `pull_until_certain` has
+    # another order.
     order_seed = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
@@ -379,33 +378,35 @@ def _request(
         timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
         together="\0".join(order_seed),
         on_progress=arms.on_progress,
-        # A run that was interrupted and begins again uses stored answers, but none that are older
-        # than a run may last.
+        # A run that begins again after an interruption uses stored answers, if they are not older
+        # than the longest run.
         answers_valid_s=measuring.deadline.total_seconds(),
     )
 
 
 def ask_in_time(read: Callable[[], _T], timeout_s: float, late_message: str) -> _T:
-    """Ask a source. If it does not answer in time, raises SourceError with ``late_message``."""
+    """Ask a source. Raises SourceError with ``late_message`` if it does not answer in time."""
     try:
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
     except OverdueError:
         raise SourceError(late_message, permanent=False) from None
 
 
-def _ask_extras(
+def _ask_weights_and_relevance(
     arms: Arms, slot: datetime
 ) -> tuple[AskedSource[ItemWeights], AskedSource[RelevanceTable]]:
     return (
-        AskedSource("item_weights", arms.weights, methodcaller("weights", slot), arms.reason),
-        AskedSource("relevance", arms.relevance, methodcaller("relevance", slot), arms.reason),
+        AskedSource("item_weights", arms.weights, methodcaller("weights", slot), arms.error_text),
+        AskedSource("relevance", arms.relevance, methodcaller("relevance", slot), arms.error_text),
     )
 
 
 class AskedSource(Generic[_T]):
     """A source that is read in the background. If the source is None, there is no answer.
 
-    - ``note`` says why there is no answer, and ``failure`` is the reason that the coverage counts.
+    After `wait`:
+
+    - ``note`` says why the source failed, and ``failure`` is the reason that the coverage counts.
     - ``took_s`` is the time that the source took to answer or to fail.
     """
 
@@ -414,15 +415,15 @@ class AskedSource(Generic[_T]):
         what: str,
         source: S | None,
         read: Callable[[S], _T | None],
-        reason: Callable[[SourceError], str] = str,
+        error_text: Callable[[SourceError], str] = str,
     ) -> None:
-        """Begin to read the source. ``what`` names it in texts, and ``reason`` writes an error."""
+        """Begin to read the source. ``what`` names it, and ``error_text`` returns an error's text."""
         self.answer: _T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE
         self.took_s = inf
         self._what = what
-        self._reason = reason
+        self._error_text = error_text
         self._call = None
         if source is not None:
             self._call = BackgroundCall(partial(self._read, source, read), name=what)
@@ -446,8 +447,10 @@ class AskedSource(Generic[_T]):
         try:
             self.answer = self._call.wait(deadline)
         except SourceError as error:
-            self.note = self._reason(error)
+            self.note = self._error_text(error)
         except OverdueError:
             self.note = late_message
             self.failure = CoverageReason.TIMEOUT
-        return None if self.note is None else f"{self._what}: {self.note}"
+        if self.note is None:
+            return None
+        return f"{self._what}: {self.note}"

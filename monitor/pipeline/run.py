@@ -81,7 +81,7 @@ def execute(
             claim,
             memory,
             clock,
-            error_text=arms.reason(error),
+            error_text=arms.error_text(error),
             stage_seconds=stopwatch.seconds,
         )
     run = measurement.run

@@ -23,11 +23,11 @@ from monitor.pipeline.measured_users import Measurement
 from monitor.statistics.unpaired import arms_differed, split
 from monitor.texts.id_mismatches import write_user_spelling
 
-_EXPECTED = (CoverageReason.MISSING, CoverageReason.EMPTY)
+_USUAL_REASONS = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""
 MOST_SWITCHED = 0.01
 """If more than this share of the users switched arms, the run cannot be judged."""
-_LIMIT_WHILE_OFF = split.SPLIT_OFF / 2
+_SPLIT_OK_AGAIN = split.SPLIT_OFF / 2
 """A split that was off is as planned again if the evidence against it is below this.
 
 The evidence falls if more users come, although the users before them are still wrong. With a new
@@ -41,19 +41,21 @@ def assess_run(
     """Return the status of a measured run, and its reasons.
 
     The reasons say why the run cannot be judged, or what an ok run left out. The most important
-    reason of a status comes first. The last ok run comes last.
+    reason comes first. A run that is not ok names the last ok run at the end.
     """
     coverage = measurement.coverage.all
     min_paired_share = comparison.judging.min_paired_share
-    # With a `min_paired_share` of 0, a run without pairs would have enough pairs.
     has_enough_pairs = coverage.paired >= min_paired_share * coverage.comparable
+    # If `min_paired_share` is 0, even a run without pairs has enough pairs.
     is_ok = coverage.paired > 0 and has_enough_pairs
-    losses = _find_losses(comparison, measurement, ignored=_EXPECTED if is_ok else ())
+    losses = _find_losses(comparison, measurement, ignored=_USUAL_REASONS if is_ok else ())
     hints = _find_hints(comparison, measurement, memory)
     reasons: RunReasons
     if is_ok:
         status = RunStatus.OK
-        left_out = [RunReason(kind=RunReasonKind.LEFT_OUT, text=t) for t in measurement.left_out]
+        left_out = []
+        for sentence in measurement.left_out:
+            left_out.append(RunReason(kind=RunReasonKind.LEFT_OUT, text=sentence))
         reasons = (*hints, *measurement.doubts, *left_out, *losses)
     elif coverage.paired == 0:
         status = RunStatus.FAILED
@@ -67,7 +69,7 @@ def assess_run(
             limit=min_paired_share,
         )
         reasons = (too_few, *losses, *hints)
-    # Only runs of unpaired comparisons have these results, and these further obstacles.
+    # Only runs of unpaired comparisons have these results.
     unpaired = measurement.run.unpaired
     if unpaired is not None:
         obstacles = tuple(_find_unpaired_obstacles(comparison, unpaired, memory.states))
@@ -122,8 +124,8 @@ def _find_losses(
             )
             losses.append(loss)
     losses.sort(key=lambda loss: -loss.users)
-    # If both arms failed for many users, probably something that both use is broken.
-    if len(losses) == len(Arm) and 2 * losses[-1].users >= everybody.asked:
+    # If each arm failed for half of the users, probably something that both use is broken.
+    if len(losses) == len(Arm) and losses[-1].users >= everybody.asked / 2:
         yield RunReason(kind=RunReasonKind.BOTH_FAILED)
     yield from losses
     if len(losses) == 1 and losses[0].arm is not None:
@@ -142,17 +144,19 @@ def _find_causes(
 ) -> tuple[LossCause, ...]:
     """Return why users of the arm have no list, the most frequent cause first."""
     causes = []
+    # Users with one of the `COMPARED_REASONS` have a list, such as a short one.
+    not_causes = (*COMPARED_REASONS, *ignored)
     for (reason_arm, reason), users in coverage.users_by_reason.items():
-        if reason_arm is arm and reason not in (*COMPARED_REASONS, *ignored):
+        if reason_arm is arm and reason not in not_causes:
             note = notes.get((arm, reason), CoverageNote(text=""))
             causes.append(LossCause(reason=reason, users=users, text=note.text))
     return tuple(sorted(causes, key=lambda cause: -cause.users))
 
 
 def _name_examples(losses: Iterable[RunReason], notes: Notes) -> Iterable[RunReason]:
-    """Return users without a list as examples, if not all users of the arm lost their lists.
+    """Return example users of each loss, if not all users of the arm lost their lists.
 
-    They are the users in the note on the most frequent cause. Equal examples are named once.
+    The examples are the users in the note on the most frequent cause. Equal ones are named once.
     """
     examples: dict[RunReason, None] = {}
     for loss in losses:
@@ -165,26 +169,31 @@ def _name_examples(losses: Iterable[RunReason], notes: Notes) -> Iterable[RunRea
 def _notes_by_reason(measurement: Measurement) -> Notes:
     """Return the notes of the sources, and notes on user ids that an arm spells differently.
 
-    If there are both for an arm and reason, the note of the source is returned. An arm finds no
-    list for an id that it spells differently, so notes on spelling belong to `MISSING`.
+    An arm has no list for an id that it spells differently, so the reason of these notes is
+    `MISSING`. If the source also has a note with this reason, its note is returned.
     """
-    notes = {}
+    spelling_notes = {}
     for mismatch in measurement.run.id_mismatches:
-        if mismatch.ids is IdKind.USER and mismatch.is_spelling and mismatch.arm is not None:
+        is_user_spelling = mismatch.ids is IdKind.USER and mismatch.is_spelling
+        if is_user_spelling and mismatch.arm is not None:
             note = CoverageNote(text=write_user_spelling(mismatch))
-            notes[mismatch.arm, CoverageReason.MISSING] = note
-    return notes | dict(measurement.notes)
+            spelling_notes[mismatch.arm, CoverageReason.MISSING] = note
+    return spelling_notes | dict(measurement.notes)
 
 
 def _find_unpaired_obstacles(
     comparison: Comparison, unpaired: UnpairedResults, states: Sequence[AlertState]
 ) -> Iterator[RunReason]:
-    """Yield the reasons why the run cannot be judged, the most important one first."""
+    """Yield why an unpaired run cannot be judged, the most important reason first.
+
+    The split of the users to the arms may be off, users may have switched arms, or too few users of
+    an arm were compared.
+    """
     split_off_since = _split_off_since(comparison, states)
     evidence_limit = split.SPLIT_OFF
     if split_off_since is not None:
-        # An alert that fires ends only when the evidence has clearly fallen.
-        evidence_limit = _LIMIT_WHILE_OFF
+        # The alert on the split fires. It ends only when the evidence has clearly fallen.
+        evidence_limit = _SPLIT_OK_AGAIN
     if unpaired.log_e >= evidence_limit:
         yield RunReason(
             kind=RunReasonKind.SPLIT_OFF,
@@ -217,7 +226,7 @@ def _find_unpaired_obstacles(
 
 
 def _split_off_since(comparison: Comparison, states: Sequence[AlertState]) -> datetime | None:
-    """The slot since which the alert on the split is firing. None if it is not firing."""
+    """Return the slot since which the alert on the split is firing, or None."""
     alerts = set()
     for rule in comparison.judging.rules:
         if isinstance(rule, ConditionRule) and rule.condition is Condition.SPLIT_OFF:

@@ -40,9 +40,9 @@ class ScoredPairs:
 def score_pairs(
     measuring: MeasuringPlan, users: UserBatch, pairing: Pairing, failed: dict[str, str]
 ) -> ScoredPairs:
-    """Score paired users by all metrics that can score them, and by the noise floor.
+    """Score paired users by all metrics that can score them, and score the noise floor.
 
-    If a metric fails, its error is added to ``failed``, by the metric's name.
+    If a metric fails, its error is added to ``failed`` under the metric's name.
     """
     k = measuring.k
     metrics = []
@@ -51,12 +51,12 @@ def score_pairs(
         if can_score(metric, pairing.batch):
             metrics.append(metric)
         elif metric.need in _MISSING_INPUTS:
-            # Metrics that need relevance are not reported, because relevance may arrive later.
+            # Missing relevance is not reported, because it may arrive later.
             unscored.setdefault(metric.need, []).append(str(metric))
     left_out = []
     for need, names in unscored.items():
         left_out.append(f"{', '.join(names)} not measured, because {_MISSING_INPUTS[need]}")
-    floor = _measure_floor(users, pairing, k, metrics, failed)
+    floor = _score_floor(users, pairing, k, metrics, failed)
     by_metric = score_all(pairing.batch, metrics, failed=failed)
     bounds = score_ranges(metrics, k)
     _add_floor(by_metric, bounds, floor, metrics)
@@ -96,8 +96,8 @@ def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statist
 def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     """Return the statistics that a run of the comparison needs, by the series that it scores.
 
-    An unpaired run scores metrics, and derives gaps from their statistics. So the statistics of
-    gaps are those of the metrics, and far gaps need shares of far lists.
+    An unpaired run does not score gaps. It computes gaps from the statistics of metrics. The
+    statistics are the same, and far gaps also need the shares of far lists.
     """
     statistics_by_series = wanted_statistics(comparison.judging.similarity_rules)
     if comparison.measuring.unpaired is None:
@@ -133,8 +133,8 @@ def score_kept_lists(
 def leading_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
     """Return the metric that selects examples and explains runs.
 
-    It is the metric of the first rule whose metric was measured. If there is no such rule, it is
-    the first metric. None if there are no metrics.
+    This is the metric of the first rule whose metric is one of ``metrics``. If there is no such
+    rule, it is the first metric. None if there are no metrics.
     """
     by_name = {str(metric): metric for metric in metrics}
     for rule in comparison.judging.similarity_rules:
@@ -151,10 +151,10 @@ def find_worst_similarity(
     metrics: Iterable[Metric],
     failed: Collection[str],
 ) -> Floats:
-    """Return the similarity of the users with the least similar lists, and NaN for all others.
+    """Return the similarity of the users with the least similar lists, and NaN for other users.
 
-    It is the score of the leading metric that did not fail. A metric that grows with distance is
-    negated.
+    The similarity is the score by the `leading_metric` that did not fail. The score is negated if
+    higher scores mean less similar lists.
     """
     worst_similarity = np.full(len(scores.users), np.nan)
     metric = leading_metric(comparison, [each for each in metrics if str(each) not in failed])
@@ -170,7 +170,7 @@ def find_worst_similarity(
 def means_too_similar(metric: str, statistic: str, direction: Direction) -> bool:
     """Return whether values on this side of a limit mean that lists are too similar.
 
-    ``metric`` may be a derived series, and ``statistic`` is what the rule judges of it.
+    The rule judges this ``statistic`` of the ``metric``, which may be a derived series.
     """
     derived, _ = parse_derived(metric)
     if derived in OUTCOME_SERIES:
@@ -178,7 +178,7 @@ def means_too_similar(metric: str, statistic: str, direction: Direction) -> bool
     return direction is not drift_direction(metric, Statistic.parse(statistic))
 
 
-def _measure_floor(
+def _score_floor(
     users: UserBatch,
     pairing: Pairing,
     k: int,
@@ -188,8 +188,8 @@ def _measure_floor(
     """Compare the baseline's first and second lists. Returns scores by metric.
 
     Each row of ``pairing`` has one score, which is NaN for a user without a second list. Metrics
-    that need relevance are left out. So are metrics that need scores or weights if one of the lists
-    has none. The result is empty if there are no second lists.
+    are left out if they need relevance, or if they need scores or weights that a list lacks. The
+    result is empty if there are no second lists.
     """
     if users.second_baseline is None:
         return {}
@@ -202,8 +202,8 @@ def _measure_floor(
     scores = score_all(floor_pairing.batch, usable, failed=failed)
     floor = {}
     for name, values in scores.items():
-        # The two pairings leave out different users, so their rows differ. The scores are put in
-        # the order of the panel first.
+        # The rows of both pairings differ, because each leaves out other users. Both refer to the
+        # rows of the panel.
         by_panel_row = np.full(len(users.panel), np.nan)
         by_panel_row[floor_pairing.panel_rows] = values
         floor[name] = by_panel_row[pairing.panel_rows]
@@ -218,15 +218,16 @@ def _add_floor(
 ) -> None:
     """Add the series of the noise floor to the scores, (n,) each, and to their bounds.
 
-    There are two series for each metric: the scores in ``floor``, and the excess over them.
+    There are two series for each metric: the score in ``floor``, and how much farther the candidate
+    is from the baseline (the excess).
     """
     for metric in metrics:
         name = str(metric)
         if name not in floor:
             continue
         low, high = bounds[name]
-        # If the excess is above 0, the candidate is farther from the baseline than the baseline's
-        # second lists.
+        # An excess above 0 means that the candidate is farther from the baseline than the baseline's
+        # second list.
         if metric.higher_is_more_alike:
             excess = floor[name] - scores[name]
         else:

@@ -22,8 +22,8 @@ from monitor.pipeline.pull import Arms
 class _Answer:
     """A shared answer, the comparisons that have not taken it yet, and a timer that drops it."""
 
-    awaited: set[str]
-    forget: threading.Timer
+    waiting: set[str]  # names of comparisons
+    drop_timer: threading.Timer
     outcome: Future[Any] = field(default_factory=Future)
 
 
@@ -31,22 +31,23 @@ class SharedAnswers:
     """Answers for one slot that all comparisons of a family share: users, and lists of an arm.
 
     An answer (or an error) is dropped when each comparison has taken it, or at the deadline of the
-    run that asked. If a comparison asks for the same slot again, it gets a new answer. Several
+    run that asked first. A comparison that asks for the same slot again gets a new answer. Several
     threads may use one object.
     """
 
     def __init__(self) -> None:
-        self._names = defaultdict[str, set[str]](set)
+        # The names of the comparisons that share the answers of each source, by the source's name.
+        self._sharing = defaultdict[str, set[str]](set)
         self._lock = threading.Lock()
         self._answers: dict[tuple[str, object], _Answer] = {}
 
     def shared_by(self, comparison: Comparison, arms: Arms) -> Arms:
         """Return the comparison's arms with sources that share their answers."""
-        lasts_s = comparison.measuring.deadline.total_seconds()
+        valid_s = comparison.measuring.deadline.total_seconds()
 
         def share(source: object, what: str) -> _SharedSource:
-            self._names[what].add(comparison.name)
-            return _SharedSource(source, partial(self._take, comparison.name, what, lasts_s))
+            self._sharing[what].add(comparison.name)
+            return _SharedSource(source, partial(self._get_or_ask, comparison.name, what, valid_s))
 
         baseline_name, candidate_name = comparison.arms
         shared = replace(
@@ -59,50 +60,51 @@ class SharedAnswers:
             shared = replace(shared, second_baseline=share(arms.second_baseline, "second baseline"))
         return shared
 
-    def _take(
+    def _get_or_ask(
         self,
         name: str,
         what: str,
-        lasts_s: float,
+        valid_s: float,
         request: object,
         ask: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
-        """Return the answer to the request for the comparison ``name``.
+        """Return the answer of the source ``what`` to the request, for the comparison ``name``.
 
-        The first caller asks the source. The other callers wait for its answer, without limit,
-        because they have a deadline of their own.
+        The first caller asks the source. The other callers wait for the answer. The wait has no
+        limit, because the callers of this method have a deadline.
         """
         key = what, request
         with self._lock:
             answer = self._answers.get(key)
-            # A comparison that has taken this answer before wants a new one.
-            is_first = answer is None or name not in answer.awaited
-            if answer is None or is_first:
-                answer = self._begin(key, lasts_s)
-            answer.awaited.discard(name)
-            if not answer.awaited:
+            # A comparison that has already taken this answer asks for a new one.
+            asks = answer is None or name not in answer.waiting
+            if answer is None or asks:
+                answer = self._store_new(key, valid_s)
+            answer.waiting.discard(name)
+            if not answer.waiting:
                 del self._answers[key]
-                answer.forget.cancel()
-        if is_first:
+                answer.drop_timer.cancel()
+        if asks:
             try:
                 answer.outcome.set_result(ask())
             except BaseException as error:  # noqa: BLE001 - raised below, in each thread that waits
                 answer.outcome.set_exception(error)
         return answer.outcome.result()
 
-    def _begin(self, key: tuple[str, object], lasts_s: float) -> _Answer:
-        """Begin a new answer, which is dropped after ``lasts_s`` seconds."""
-        awaited = set(self._names[key[0]])
-        forget = threading.Timer(lasts_s, self._forget, (key, awaited))
-        forget.daemon = True
-        forget.start()
-        self._answers[key] = _Answer(awaited, forget)
+    def _store_new(self, key: tuple[str, object], valid_s: float) -> _Answer:
+        """Store an answer without an outcome, which is dropped after ``valid_s`` seconds."""
+        what, _ = key
+        waiting = set(self._sharing[what])
+        drop_timer = threading.Timer(valid_s, self._drop, (key, waiting))
+        drop_timer.daemon = True
+        drop_timer.start()
+        self._answers[key] = _Answer(waiting, drop_timer)
         return self._answers[key]
 
-    def _forget(self, key: tuple[str, object], awaited: set[str]) -> None:
+    def _drop(self, key: tuple[str, object], waiting: set[str]) -> None:
         """Drop the answer, if no newer answer has replaced it."""
         with self._lock:
-            if key in self._answers and self._answers[key].awaited is awaited:
+            if key in self._answers and self._answers[key].waiting is waiting:
                 del self._answers[key]
 
 
@@ -115,21 +117,21 @@ class _SharedSource:
         take: Callable[[object, Callable[[], Any]], Any],
     ) -> None:
         self._source = source
-        self._take = take
+        self._get_or_ask = take
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """Return all users that may be asked for in this slot."""
-        users: UserTable = self._take(slot, partial(self._source.users, slot, dimensions))
+        users: UserTable = self._get_or_ask(slot, partial(self._source.users, slot, dimensions))
         return users
 
     def pull(self, request: PullRequest) -> Pull:
         """Return the lists of the requested users."""
-        # A run may ask in rounds. Each round has another first user.
-        users, pull = self._take(
+        # A run may ask in rounds. The first user tells the rounds apart.
+        users, pull = self._get_or_ask(
             (request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request))
         )
         if not users.equals(request.users):
-            # The run that asked has other users, because it read the list of users at another time.
+            # The other run read the list of users at another time, so its users differ.
             pull = self._source.pull(request)
         answer: Pull = pull
         return answer

@@ -39,17 +39,17 @@ from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
 from monitor.model.statistics import parse_derived
 
 _SCORE = "score:"
-_TOGETHER = 16
-"""As soon as there are so many tables of users, they are joined into one table."""
+_MOST_TABLES = 16
+"""As soon as there are this many tables of users, they are joined into one table."""
 _MOST_SHOWN = 0.8
 """If more than this share of a joined table's users is shown, the other users stay in it too."""
 
 
-def show_users(  # noqa: PLR0913 - the columns of the table
+def make_user_table(  # noqa: PLR0913 - the columns of the table
     pairing: Pairing,
     scores: Scores,
     segments: SegmentRows,
-    names: Sequence[str],
+    segment_names: Sequence[str],
     *,
     is_in_subset: Flags,
     is_kept: Flags,
@@ -57,14 +57,14 @@ def show_users(  # noqa: PLR0913 - the columns of the table
 ) -> pa.Table:
     """Make the table of these paired users. Leaves out users that are not shown or stored.
 
-    ``segments`` has the rows of the users in each segment, and ``names`` are the names of all
+    ``segments`` has the rows of the users in each segment, and ``segment_names`` names all
     segments. The last three become columns. In ``worst_similarity`` a NaN becomes a null.
     """
     rows = np.flatnonzero(is_in_subset | is_kept | ~np.isnan(worst_similarity))
     batch = replace(pairing.batch, weights=None, labels=None).take(rows)
     columns = {
         "user": user_column(scores.users[rows]),
-        "segments": segment_column(segments, names, len(is_kept)).take(pa.array(rows)),
+        "segments": segment_column(segments, segment_names, len(is_kept)).take(pa.array(rows)),
     }
     for arm in Arm:
         codes, lengths = batch.of(arm)
@@ -84,22 +84,22 @@ def show_users(  # noqa: PLR0913 - the columns of the table
     return pa.table(columns)
 
 
-def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
+def join_user_tables(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     """Join tables of different users into one table.
 
-    The users to store and the worst users are selected again, because each table has its own. The
-    result may have a few users that are not shown or stored.
+    Each table has selected its own users to store and its own worst users, so both are selected
+    again from these. The result may have a few users that are not shown or stored.
     """
     if len(tables) == 1:
         return tables[0]
     for arm in Arm:
-        tables = _with_equal_types(tables, arm)
+        tables = _convert_items_to_texts(tables, arm)
     users = pa.concat_tables(tables, promote_options="permissive")
     was_kept = users["is_kept"].to_numpy()
-    candidates = user_index(users["user"].filter(was_kept))
-    is_candidate_kept = select_kept(candidates, comparison.measuring.keep_lists, comparison)
+    kept_users = user_index(users["user"].filter(was_kept))
+    is_kept_again = select_kept(kept_users, comparison.measuring.keep_lists, comparison)
     is_kept = np.zeros(len(was_kept), dtype=bool)
-    is_kept[np.flatnonzero(was_kept)[is_candidate_kept]] = True
+    is_kept[np.flatnonzero(was_kept)[is_kept_again]] = True
     similarity = users["worst_similarity"].to_numpy()
     worst = worst_rows(similarity, user_index(users["user"]), comparison.measuring.evidence_users)
     worst_similarity = np.full(len(similarity), np.nan)
@@ -111,35 +111,37 @@ def join_users(tables: Sequence[pa.Table], comparison: Comparison) -> pa.Table:
     for name, column in new_columns.items():
         users = users.set_column(users.column_names.index(name), name, column)
     is_shown = users["is_in_subset"].to_numpy() | is_kept | ~np.isnan(worst_similarity)
-    # A few users that are not shown stay, because leaving them out would copy all lists.
+    # Leaving out users copies all lists, so a few users that are not shown stay.
     if np.count_nonzero(is_shown) > _MOST_SHOWN * len(is_shown):
         return users
     return users.filter(is_shown)
 
 
-def add_tables(tables: list[pa.Table], added: Sequence[pa.Table], comparison: Comparison) -> None:
+def add_user_tables(
+    tables: list[pa.Table], added: Sequence[pa.Table], comparison: Comparison
+) -> None:
     """Add tables of other users to ``tables``. If there are many, one table replaces them."""
     tables += added
-    if len(tables) >= _TOGETHER:
-        tables[:] = [join_users(tables, comparison)]
+    if len(tables) >= _MOST_TABLES:
+        tables[:] = [join_user_tables(tables, comparison)]
 
 
-def lists_of_table(users: pa.Table, names: Sequence[str]) -> KeptLists:
-    """Return the lists of all users of a table. ``names`` are the names of all segments."""
+def lists_of_table(users: pa.Table, segment_names: Sequence[str]) -> KeptLists:
+    """Return the lists of all users of a table. ``segment_names`` names all segments."""
     baseline, candidate = (rankings(users, arm, f"{arm}_scores") for arm in Arm)
-    segments = rows_by_segment(users["segments"], names)
+    segments = rows_by_segment(users["segments"], segment_names)
     return KeptLists(baseline=baseline, candidate=candidate, segments=segments)
 
 
 def scores_of_table(users: pa.Table) -> Scores:
     """Return the scores of all users of a table."""
-    by_metric = {name: users[_SCORE + name].to_numpy() for name in _scored(users)}
+    by_metric = {name: users[_SCORE + name].to_numpy() for name in _scored_series(users)}
     return Scores(users=user_index(users["user"]), by_metric=by_metric)
 
 
-def stored_lists(users: pa.Table, names: Sequence[str]) -> KeptLists:
+def stored_lists(users: pa.Table, segment_names: Sequence[str]) -> KeptLists:
     """Return the lists that the run stores. Segments without users are left out."""
-    lists = lists_of_table(sort_users(users, users["is_kept"]), names)
+    lists = lists_of_table(sort_users(users, users["is_kept"]), segment_names)
     segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
     return replace(lists, segments=segments)
 
@@ -178,7 +180,7 @@ def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -
     evidence = []
     for position, row in enumerate(users.to_pylist()):
         scores = {}
-        for name in _scored(users):
+        for name in _scored_series(users):
             score = row[_SCORE + name]
             if parse_derived(name).metric not in failed:
                 is_known = score is not None and not np.isnan(score)
@@ -195,16 +197,17 @@ def _evidence_of(users: pa.Table, kind: EvidenceKind, failed: Collection[str]) -
     return evidence
 
 
-def _scored(users: pa.Table) -> list[str]:
+def _scored_series(users: pa.Table) -> list[str]:
     """Return the names of the series of which the table has scores."""
     scored = [column for column in users.column_names if column.startswith(_SCORE)]
     return [column.removeprefix(_SCORE) for column in scored]
 
 
-def _with_equal_types(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:
-    """Return the tables. If one of them has the arm's items as texts, all of them have texts."""
+def _convert_items_to_texts(tables: Sequence[pa.Table], arm: Arm) -> Sequence[pa.Table]:
+    """Convert the arm's items to texts in all tables, if one of the tables has texts."""
     texts = pa.large_list(pa.large_string())
-    if all(table.schema.field(arm).type != texts for table in tables):
+    types = [table.schema.field(arm).type for table in tables]
+    if texts not in types:
         return tables
     converted = []
     for table in tables:

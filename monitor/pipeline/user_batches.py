@@ -20,8 +20,8 @@ _MOST_ITEMS = 1_000_000
 def users_at_once(k: int) -> int:
     """Return how many users are compared at once, so that memory does not grow with users or k.
 
-    They have about `_MOST_ITEMS` items in each arm, but `_FEWEST_USERS` to `_MOST_USERS` users are
-    compared.
+    These users have about `_MOST_ITEMS` items in each arm. There are at least `_FEWEST_USERS` and
+    at most `_MOST_USERS` users.
     """
     return max(_FEWEST_USERS, min(_MOST_USERS, _MOST_ITEMS // k))
 
@@ -57,7 +57,7 @@ def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]
         )
 
 
-def leave_out(users: UserBatch, left_out: "pd.Index[str]") -> UserBatch:
+def leave_out_users(users: UserBatch, left_out: "pd.Index[str]") -> UserBatch:
     """Return the batch without these users."""
     if not len(left_out):
         return users
@@ -77,26 +77,26 @@ class _PanelPull:
 
     def __init__(self, panel: Panel, pull: Pull) -> None:
         self._pull = pull
-        # These are found once for all batches. For each user of the panel, they have the row of the
-        # user's list, and the place of the user in ``_failed_users``. -1 if there is none.
+        # The row of the list of each user of the panel, -1 for a user without a list.
         self._rows = find_users(panel.users, pull.rankings.users)
+        # The index in ``_failed_users`` of each user of the panel, -1 for a user that did not fail.
         self._failed_users = list(pull.failures)
-        self._failed_places = np.full(len(panel), -1, dtype=np.intp)
-        if self._failed_users:  # if not, no index is made, because it is expensive
+        self._failed_indexes = np.full(len(panel), -1, dtype=np.intp)
+        if self._failed_users:  # looking up users is expensive
             positions = panel.users.get_indexer(pd.Index(self._failed_users, dtype="str"))
             is_in_panel = positions >= 0
-            self._failed_places[positions[is_in_panel]] = np.flatnonzero(is_in_panel)
+            self._failed_indexes[positions[is_in_panel]] = np.flatnonzero(is_in_panel)
         self._versions = pull.versions
 
     def take(self, positions: Rows) -> Pull:
         """Return the answers for the users at these positions of the panel.
 
-        Only the first call returns the versions of the model.
+        Only the first call returns the versions of the model, so that each user is counted once.
         """
         rows = self._rows[positions]
-        places = self._failed_places[positions]
-        failed_users = [self._failed_users[place] for place in places[places >= 0]]
-        # Only the first batch gets the versions, so that the users are counted once.
+        failed_indexes = self._failed_indexes[positions]
+        failed_indexes = failed_indexes[failed_indexes >= 0]
+        failed_users = [self._failed_users[index] for index in failed_indexes]
         versions = self._versions
         self._versions = {}
         return replace(
@@ -108,7 +108,7 @@ class _PanelPull:
 
 
 def take_table(table: RankingTable, rows: Rows) -> RankingTable:
-    """Return the table of these rows."""
+    """Return a table of these rows, without `Traces`."""
     items: Ids
     if isinstance(table.items, np.ndarray):
         items, offsets = take_lists(table.items, table.offsets, rows)

@@ -131,7 +131,7 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     try:
         panel = draw_panel(comparison, arms, slot, _LONG.total_seconds())
     except SourceError as error:
-        raise InputError(arms.reason(error)) from None
+        raise InputError(arms.error_text(error)) from None
     answers = pull_all(comparison, arms, panel, slot, _LONG.total_seconds())
     results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):

@@ -83,7 +83,7 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
     try:
         measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
-        return preview(problems=(watched.arms.reason(error),))
+        return preview(problems=(watched.arms.error_text(error),))
     except MonitorError as error:
         return preview(problems=(str(error),))
     titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
