@@ -22,8 +22,10 @@ class Signature:
 
     def reason(self, verb: str) -> str:
         """Return the reason of a transition, such as ``acknowledged by kim: known``."""
-        signed = f"{verb} by {self.author}"
-        return f"{signed}: {self.comment}" if self.comment else signed
+        reason = f"{verb} by {self.author}"
+        if self.comment:
+            reason += f": {self.comment}"
+        return reason
 
 
 def change_firing(
@@ -36,7 +38,7 @@ def change_firing(
     """Acknowledge the selected firing alerts. If ``ends`` is true, resolve them instead.
 
     ``is_selected`` gets the transition with which an alert began. Returns the new transitions. An
-    alert that was already acknowledged or resolved gets none.
+    alert that was already acknowledged or resolved has no new transition.
     """
     by_comparison: dict[str, list[tuple[str, str]]] = {}
     for start in filter(is_selected, store.firing()):
@@ -77,7 +79,7 @@ def make_silence(
             "its start and after the current time"
         )
     return Silence(
-        id=0,
+        id=0,  # the database assigns the id
         matchers=tuple(str(Matcher.parse(matcher)) for matcher in matchers),
         author=signed.author,
         comment=signed.comment,

@@ -56,7 +56,8 @@ def backfill_relevance(
     since = start or clock.now() - measuring.relevance_within
     for run in store.runs.awaiting_relevance(comparison.name, since=since):
         is_after_end = end is not None and run.slot > end
-        if is_after_end or clock.now() < run.slot + measuring.relevance_after:
+        is_too_early = clock.now() < run.slot + measuring.relevance_after
+        if is_after_end or is_too_early:
             return
         try:
             table = ask_in_time(partial(source.relevance, run.slot), timeout_s, late_message)
@@ -89,12 +90,11 @@ def _backfill_run(
     except DatabaseError as error:
         if not error.permanent:
             raise
-        # An error is permanent if this run's lists are damaged, for example. Other runs may still
-        # be measured.
+        # Only this run cannot be measured, because its lists are damaged, for example.
         return BackfilledRun(run=run, reason=str(error))
     if lists is None:
         return BackfilledRun(run=run, reason="the run's lists have been deleted")
-    # The configuration may have another k now, so it is used only for a run without a stored k.
+    # The k of the configuration may have changed since the run, so the stored k is preferred.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(

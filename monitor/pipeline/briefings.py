@@ -14,9 +14,9 @@ from monitor.model.ports import Outbox
 def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) -> Message:
     """Add the briefing on the newest run in which an alert of the message began.
 
-    Without starts, it is on the newest run in which an alert began that still fires. If a run with
-    a start found no cause, the briefing has the newest cause that earlier runs of the incident
-    found. Items are left out if the configuration does not allow items in messages.
+    If no alert of the message begins, this is the newest run in which a firing alert began. If an
+    alert begins and its run found no cause, the newest cause that earlier runs found is added.
+    Items are left out if the configuration does not allow items in messages.
     """
     message = replace(message, interval=policy.intervals.get(message.comparison))
     starts = message.starts or message.firing
@@ -34,9 +34,9 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
 
 def _find_known_cause(message: Message, newest_slot: datetime, outbox: Outbox) -> KnownCause | None:
-    """Return the newest cause that the runs of the firing alerts found before the newest run.
+    """Return the newest cause that was found before the newest run, when firing alerts began.
 
-    None if they found no cause.
+    None if no cause was found.
     """
     slots = {start.slot for start in message.firing if start.has_run and start.slot < newest_slot}
     for slot in sorted(slots, reverse=True):

@@ -30,7 +30,7 @@ def decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     """If a message may have arrived, make the same decision on all its changes.
 
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
-    back. Deliveries of one message have the same key.
+    back. A message that may have arrived has a key, and all its deliveries have this key.
     """
     # The first decision to send (PENDING) and to hold back (HELD) for each message.
     first_decisions: dict[tuple[str | None, DeliveryStatus], Decision] = {}
@@ -92,5 +92,5 @@ def _fit_together(group: Sequence[Transition], incident: Sequence[Transition]) -
 
 
 def change_key(change: Transition) -> tuple[object, ...]:
-    """Return a key that differs for all changes of a comparison that receivers get."""
+    """Return a key that no two changes of a comparison share."""
     return change.dedup_key, change.from_state, change.to_state, change.slot

@@ -19,7 +19,7 @@ from monitor.pipeline.accumulator import Subset
 
 @immutable
 class RecodedLists:
-    """Earlier lists of users of this run, cut to k. Empty for a user without earlier lists."""
+    """Earlier lists of this run's users, cut to k. A user without earlier lists has empty lists."""
 
     last_lists: Mapping[Arm, LastLists]
     batch: PairBatch  # the same lists, as pairs
@@ -34,8 +34,8 @@ def recode_earlier(
 ) -> tuple[RecodedLists | None, RecodedLists | None]:
     """Return the lists of the last run, and of the last run before the firing alerts began.
 
-    Usually both are lists of one run, and then they are one object. A value is None if no run has
-    stored such lists.
+    Usually both are the lists of one run. Then they are the same object. A value is None if no run
+    has stored such lists.
     """
 
     def recode(lists: KeptLists | None) -> RecodedLists | None:
@@ -75,16 +75,16 @@ def recode_lists(
     pairing: Pairing,
     k: int,
 ) -> RecodedLists:
-    """Return both arms' earlier lists of these users, who are the users of the pairing's rows."""
+    """Return both arms' earlier lists of ``users``, in the order of the rows of ``pairing``."""
     baseline_codes = codes_of(earlier.baseline.items, pairing.vocabulary)
     candidate_codes = codes_of(earlier.candidate.items, pairing.vocabulary)
-    first_unknown = _first_free(pairing, baseline_codes, candidate_codes)
+    first_unknown = _first_free_code(pairing, baseline_codes, candidate_codes)
     baseline_unknown = baseline_codes < 0
     candidate_unknown = candidate_codes < 0
     unknown: pd.Index[str] = pd.Index([], dtype="str")
     if baseline_unknown.any() or candidate_unknown.any():
-        # Items that this run lacks are numbered from ``first_unknown``. Both arms are numbered
-        # together, so an item has the same code in both.
+        # Items that this run lacks get codes from ``first_unknown``. Both arms are numbered together,
+        # so an item has the same code in both arms.
         baseline_ids = pd.Index(earlier.baseline.items[baseline_unknown]).astype("str")
         candidate_ids = pd.Index(earlier.candidate.items[candidate_unknown]).astype("str")
         numbers, unknown = pd.factorize(baseline_ids.append(candidate_ids))
@@ -92,8 +92,8 @@ def recode_lists(
         candidate_codes[candidate_unknown] = first_unknown + numbers[len(baseline_ids) :]
     # The row of each user in the earlier lists, -1 for a user without earlier lists.
     rows = find_users(users, earlier.baseline.users)
-    baseline = _pad_rows(earlier.baseline, baseline_codes, rows, k)
-    candidate = _pad_rows(earlier.candidate, candidate_codes, rows, k)
+    baseline = _select_lists(earlier.baseline, baseline_codes, rows, k)
+    candidate = _select_lists(earlier.candidate, candidate_codes, rows, k)
     return RecodedLists(
         last_lists={Arm.BASELINE: baseline, Arm.CANDIDATE: candidate},
         batch=PairBatch(
@@ -107,19 +107,18 @@ def recode_lists(
     )
 
 
-def _first_free(pairing: Pairing, *earlier: Codes) -> int:
-    """Return the smallest code that no item has."""
+def _first_free_code(pairing: Pairing, *earlier: Codes) -> int:
+    """Return the smallest code that no item of this run and of the earlier lists has."""
     if pairing.vocabulary is not None:
         return len(pairing.vocabulary)
     lists = (pairing.batch.baseline, pairing.batch.candidate, *earlier)
     return 1 + max(int(codes.max(initial=PAD)) for codes in lists)
 
 
-def _pad_rows(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
+def _select_lists(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
     """Return the lists in these rows of the table, padded and cut to k.
 
-    ``codes`` are those of the table's items. Row -1 means a user without a list, whose list is
-    empty.
+    ``codes`` are the codes of the table's items. Row -1 gives an empty list.
     """
     lists, lengths, _ = pad(codes, table.offsets, k)
     # An empty list is appended, so that the index -1 finds it.

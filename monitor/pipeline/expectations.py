@@ -265,12 +265,11 @@ def _find_past_alerts(
     values_without_alerts = np.where(alerting, np.nan, lessons.values)
     is_odd = find_odd(values_without_alerts, lessons.errors, lessons.z)
     is_odd = rule_series.spread_over_segments(series, is_odd)
-    is_too_far_to_end_alerts = lessons.z > NORMAL_AGAIN[Learning.DROP]
     return PastAlerts(
         healthy=~alerting & ~is_odd & ~find_postponed(lessons.z),
         alerting=alerting,
         firing=rule_series.find_firings(series, past),
-        far=is_too_far_to_end_alerts,
+        far=lessons.z > NORMAL_AGAIN[Learning.DROP],
     )
 
 

@@ -22,32 +22,33 @@ from monitor.statistics.attribution.decomposition import find_place, rows_of_pla
 from monitor.statistics.attribution.scene import Scene
 
 _MIN_SHARE = 0.5
-"""If at least this share of the tried ids matches after respelling, the ids are respelled."""
+"""Ids are respelled if at least this share of the tried ids matches in the other spelling."""
 
 
 def find_respelled(
     scene: Scene,
     finding: Finding | None,
-    name: Callable[[int], str],
+    name_item: Callable[[int], str],
     between_arms: Sequence[IdMismatch],
 ) -> Finding | None:
-    """Return a finding that ids are spelled differently, to be used instead of ``finding``.
+    """Return a finding that ids are spelled differently, which explains more than ``finding``.
 
-    There are two tests. The first compares each arm's new ids with the ids that disappeared since
-    the earlier run. The second compares the ids of both arms in this run. ``between_arms`` has its
-    results. None if neither test finds another spelling, or if the lists would not look like
-    ``finding`` with other spellings, because then it has another cause.
+    There are two tests:
+
+    1. The new ids of an arm are compared with its ids that disappeared since the earlier run.
+    2. The ids of both arms are compared in this run. ``between_arms`` are the results.
+
+    None if neither test finds other spellings, or if other spellings cannot cause ``finding``.
     """
     if finding is not None and not finding.kind.facts.may_be_respelled:
         return None
     if scene.changes is not None:
         arms = tuple(Arm) if finding is None else finding.arms
         for arm in arms:
-            respelled = _respelled_since(scene, scene.changes, arm, finding, name)
+            respelled = _find_respelled_since(scene, scene.changes, arm, finding, name_item)
             if respelled is not None:
                 return respelled
-    # A mismatch means that the arms have hardly any id in common. This explains each of the faults,
-    # so the first mismatch in the spelling of items is used.
+    # If the arms spell items differently, hardly any ids match, which explains any ``finding``.
     spellings = [each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM]
     if not spellings:
         return None
@@ -64,17 +65,17 @@ def find_respelled(
     )
 
 
-def _respelled_since(
+def _find_respelled_since(
     scene: Scene,
     changes: PairChanges,
     arm: Arm,
     finding: Finding | None,
-    name: Callable[[int], str],
+    name_item: Callable[[int], str],
 ) -> Finding | None:
     """Return a finding if most new ids of the arm are other spellings of ids that disappeared.
 
-    None otherwise. The ids are those of the finding's segment. A user counts as affected if more
-    than half of the user's items have new ids.
+    Only the lists of the finding's segment are compared. A user is affected if more than half of
+    the user's items have new ids.
     """
     lists = changes.lists[arm]
     segment = ALL if finding is None else finding.segment
@@ -83,12 +84,12 @@ def _respelled_since(
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
     removed_codes = np.setdiff1d(codes_before, codes_now, assume_unique=True)
-    # An item is new only if no user had it.
+    # An item is new only if no user of any segment had it.
     new_codes = np.setdiff1d(codes_now, distinct_items(lists.former), assume_unique=True)
     if not len(new_codes) or not len(removed_codes):
         return None
-    removed_ids = [name(code) for code in removed_codes.tolist()]
-    new_ids = [name(code) for code in new_codes.tolist()]
+    removed_ids = [name_item(code) for code in removed_codes.tolist()]
+    new_ids = [name_item(code) for code in new_codes.tolist()]
     spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, is_many=False)
     if spelling is None or not spelling.is_spelling:
         return None
@@ -121,16 +122,15 @@ def explain_missing_users(
     slot: datetime,
     seconds_left: float,
 ) -> tuple[IdMismatch, ...]:
-    """Find out how each arm that lacks nearly all users spells their ids.
+    """Find out how each arm that lacks nearly all users spells the ids of users.
 
-    Arms that cannot list their users are left out. So are arms that spell ids as the panel does,
-    because they lack the users for another reason. Each request to a source may take
-    ``seconds_left``.
+    An arm is left out if it cannot list its users, or if it spells ids as the panel does. Each
+    request to a source may take ``seconds_left``.
     """
     mismatches = []
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
-        # If fewer users are missing, `find_user_mismatch` finds nothing, so nothing is asked.
+        # If fewer users are missing, `find_user_mismatch` finds nothing.
         if missing > (1 - LEAST_COMMON) * coverage.all.asked:
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))
@@ -144,14 +144,14 @@ def compare_users(
 ) -> IdMismatch | None:
     """Return how this arm spells users' ids differently than the panel.
 
-    Return None if it spells them alike, or if it cannot list its users in time.
+    Return None if both spell ids alike, or if the arm cannot list its users in time.
     """
     if arm not in arms.listed or seconds_left <= 0:
         return None
     try:
         panel = ask_in_time(partial(arms.users.users, slot, ()), seconds_left, "late")
         listed = ask_in_time(partial(arms.listed[arm].users, slot, ()), seconds_left, "late")
-    except (ConfigError, SourceError):  # pulling its lists reports the same error
+    except (ConfigError, SourceError):  # pulling the lists of the arm reports the same error
         return None
     mismatch = find_user_mismatch(panel.users, listed.users)
     if mismatch is None:

@@ -12,7 +12,7 @@ from monitor.pipeline.pull import AskedSource
 
 TITLES_S = 5.0
 """A run waits at most this many seconds for titles of items, because its alerts wait too."""
-TITLED = 10
+TITLED_ITEMS = 10
 """Only this many items of an example's lists get titles, because titles are stored."""
 
 
@@ -22,26 +22,26 @@ def add_titles(
     slot: datetime,
     timeout_s: float,
 ) -> tuple[Explanation | None, str | None]:
-    """Add titles to the items that messages show.
+    """Add titles to the items of an explanation that messages show.
 
-    These are the items that users are shown more or less often, and the first items of the
-    examples' lists. Returns the explanation, and the error of the source, or None.
+    Messages show the items that users see more or less often, and the first items of the example
+    lists. Returns the explanation, and the error of the source, or None.
     """
     if explanation is None:
         return None, None
     items = {exposed.item for exposed in (*explanation.gained, *explanation.lost)}
     for example in explanation.examples:
-        items.update(example.baseline[:TITLED], example.candidate[:TITLED])
+        items.update(example.baseline[:TITLED_ITEMS], example.candidate[:TITLED_ITEMS])
     titles, error = pull_titles(source, slot, items, timeout_s)
 
-    def add(exposed: Sequence[ExposedItem]) -> tuple[ExposedItem, ...]:
+    def add_each(exposed: Sequence[ExposedItem]) -> tuple[ExposedItem, ...]:
         return tuple(replace(item, title=titles.get(item.item)) for item in exposed)
 
     if titles:
         explanation = replace(
             explanation,
-            gained=add(explanation.gained),
-            lost=add(explanation.lost),
+            gained=add_each(explanation.gained),
+            lost=add_each(explanation.lost),
             titles=titles,
         )
     return explanation, error

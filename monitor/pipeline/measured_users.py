@@ -1,4 +1,4 @@
-"""What a run knows of its users after all of them were measured, and what it makes of that."""
+"""The users of a run after all of them were measured, and the result of the measurement."""
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Coverage, Notes
@@ -14,7 +14,7 @@ class MeasuredUsers:
     """The users of one slot, after all of them were measured.
 
     - ``last`` are the lists of the last run.
-    - ``former`` are the lists of an earlier healthy run. Usually these are the same lists.
+    - ``former`` are the lists of an earlier healthy run, which usually is the last run.
     """
 
     run: MeasuredRun

@@ -30,10 +30,10 @@ def measure_outcomes(
     slot: datetime,
     seconds_left: Callable[[], float],
 ) -> tuple[tuple[OutcomeGap, ...], list[str]]:
-    """Compare the outcomes of the users that were assigned since the test began.
+    """Compare the outcomes of both arms' users that were assigned since the test began.
 
     Users that ``switched`` arms are left out. A user without a row in the log has the outcome 0.
-    Also returns sentences about what could not be read.
+    Returns one comparison for each outcome, and sentences about what could not be read.
     """
     sources = None if arms.unpaired is None else arms.unpaired.outcomes
     if sources is None:
@@ -72,9 +72,9 @@ def _compare_outcome(
 ) -> OutcomeGap:
     """Compare the outcome in this column between the arms.
 
-    ``now`` has each user's sums since the test began, and ``before`` those of the period before the
-    test. A user without a row has the sum 0. ``days`` is how long the test has run. The interval
-    depends on this time.
+    ``now`` has each user's sums since the test began, and ``before`` has the sums of the period
+    before the test. A user without a row has the sum 0. The interval of the difference depends on
+    ``days``, the time since the test began.
     """
     moments_by_arm: dict[Arm, OutcomeMoments] = {}
     for arm, arm_users in users.items():

@@ -43,27 +43,30 @@ class Pseudonyms:
 
     def find(self, user: str) -> str:
         """Return the pseudonym of a user. ``user`` may be the id or the pseudonym itself."""
-        return user if _PSEUDONYM.fullmatch(user) else str(self.hide([user])[0])
+        if _PSEUDONYM.fullmatch(user):
+            return user
+        return str(self.hide([user])[0])
 
     def hide_batch(self, batch: UserBatch) -> UserBatch:
-        """Replace the ids in a batch, except in its relevance. `HiddenRelevance` replaces those."""
+        """Replace the ids in a batch, except in its relevance, see `HiddenRelevance`."""
         ids = batch.panel.users
-        hidden = self.hide(ids)
+        pseudonyms = self.hide(ids)
 
         def hide_pull(pull: Pull) -> Pull:
-            names = hidden[find_users(pull.rankings.users, ids)]
-            failed = hidden[find_users(pd.Index(list(pull.failures), dtype="str"), ids)]
+            users = pseudonyms[find_users(pull.rankings.users, ids)]
+            failed = pseudonyms[find_users(pd.Index(list(pull.failures), dtype="str"), ids)]
             failures = dict(zip(failed, pull.failures.values(), strict=True))
-            return replace(pull, rankings=replace(pull.rankings, users=names), failures=failures)
+            return replace(pull, rankings=replace(pull.rankings, users=users), failures=failures)
 
+        second_baseline = batch.second_baseline
+        if second_baseline is not None:
+            second_baseline = hide_pull(second_baseline)
         return replace(
             batch,
-            panel=replace(batch.panel, users=hidden),
+            panel=replace(batch.panel, users=pseudonyms),
             baseline=hide_pull(batch.baseline),
             candidate=hide_pull(batch.candidate),
-            second_baseline=None
-            if batch.second_baseline is None
-            else hide_pull(batch.second_baseline),
+            second_baseline=second_baseline,
         )
 
 

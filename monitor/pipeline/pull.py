@@ -154,8 +154,8 @@ class SourceAnswers:
     - ``doubts`` are reasons why the noise floor is not judged.
     - ``weights`` and ``relevance`` are also in each batch.
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
-    - ``gaps`` says for each user how many seconds after or before the baseline's list the
-      candidate's list, or the noise floor's list, arrived.
+    - ``gaps`` says for each user how many seconds apart the baseline's list and another list
+      arrived. The other list is the candidate's or the noise floor's.
     - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
     While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``gaps`` may grow. See
@@ -417,7 +417,7 @@ class AskedSource(Generic[_T]):
         read: Callable[[S], _T | None],
         error_text: Callable[[SourceError], str] = str,
     ) -> None:
-        """Begin to read the source. ``what`` names it, and ``error_text`` returns an error's text."""
+        """Begin to read the source. ``what`` names it, and ``error_text`` describes errors."""
         self.answer: _T | None = None
         self.note: str | None = None
         self.failure = CoverageReason.UNAVAILABLE

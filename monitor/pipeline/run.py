@@ -49,7 +49,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         before=slot,
         runs=runs,
         series={rule.alert: judged_series(rule) for rule in rules if isinstance(rule, SeriesRule)},
-        splits=HEALTHY_RUNS,
+        splits=HEALTHY_RUNS,  # the runs with which an explanation compares this run
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
         wants_planned_baseline_share=comparison.measuring.unpaired is not None,
     )
@@ -67,8 +67,8 @@ def execute(
 
     If a source fails, the result says so, and no exception is raised.
 
-    ``scores`` collects the users' scores. They can be read until the result is closed. Without it
-    the scores stay in memory. Raises OutputError if ``scores`` cannot store them.
+    ``scores`` collects the users' scores, which can be read until the result is closed. Without
+    ``scores`` they stay in memory. Raises OutputError if ``scores`` cannot store them.
 
     A second run over the same lists gives the same summaries and no new transition.
     """
@@ -128,15 +128,15 @@ def _make_result(
     at: datetime,
     measured: MeasuredRun,
 ) -> RunResult:
-    """Judge the measured run at this time, explain the alerts, and return the run's result."""
+    """Judge the measured run at the time ``at``, explain its alerts, and return its result."""
     k = comparison.measuring.k
     labels_until = _labels_until(comparison.measuring, measured)
     judgement = judge_run(comparison, measured, memory, at)
     explanation = measured.explanation
-    starts = [change for change in judgement.transitions if change.is_start]
-    if starts:
-        explanation = choose_explanation(explanation, memory.explained, starts)
-        explanation = prefer_similarity_finding(explanation, starts)
+    alert_starts = [change for change in judgement.transitions if change.is_start]
+    if alert_starts:
+        explanation = choose_explanation(explanation, memory.explained, alert_starts)
+        explanation = prefer_similarity_finding(explanation, alert_starts)
     reasons = measured.reasons
     if memory.last_ok is not None:
         changes = write_changes(
@@ -169,22 +169,23 @@ def _labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime |
 
     None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.
     """
-    relevance_within = measuring.relevance_within
     if measured.status is not RunStatus.OK or not relevance_metrics(measuring):
         return None
-    return measured.slot + relevance_within if relevance_within else None
+    if not measuring.relevance_within:
+        return None
+    return measured.slot + measuring.relevance_within
 
 
 def _keep_storable(comparison: Comparison, run: MeasuredRun) -> MeasuredRun:
-    """Return the part of the measured run that a run with this status stores.
+    """Return the run without results that a run with its status does not store.
 
-    Nothing is stored of segments in which too few users were compared (thin segments).
+    Nothing is stored of thin segments, in which too few users were compared.
     """
     if run.status is RunStatus.FAILED:
         # A failed run compared no users, so it has no results.
         run = replace(run, summaries=(), arm_scores=())
     if run.status is not RunStatus.OK:
-        # To compare lists, to measure relevance and to explain drops, later runs use only ok runs.
+        # Later runs use only ok runs to compare lists, measure relevance and explain drops.
         run = replace(run, lists=None, is_labelled=False, split=None, explanation=None)
     thin = thin_segments(run.coverage, comparison.judging.min_paired_share)
     lists = run.lists

@@ -38,13 +38,13 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
-    Raises SourceError if the users cannot be read, or if the split of an unpaired comparison has
-    changed. All other faults are counted in the coverage.
+    Raises SourceError if the users cannot be read, or if the planned split of an unpaired
+    comparison has changed. All other faults are counted in the coverage.
     """
     measuring = comparison.measuring
     subset_users = subset_users or users_in_subset(measuring.k)
     if stopwatch.clock.now() < slot + measuring.relevance_after:
-        # Labels must not be read too early, because incomplete labels look complete.
+        # Relevance must not be read too early, because incomplete relevance looks complete.
         arms = replace(arms, relevance=None)
     scores = RunScores() if scores is None else scores
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL

@@ -226,7 +226,7 @@ def _add_floor(
         if name not in floor:
             continue
         low, high = bounds[name]
-        # An excess above 0 means that the candidate is farther from the baseline than the baseline's
+        # If the excess is above 0, the baseline is farther from the candidate than from its own
         # second list.
         if metric.higher_is_more_alike:
             excess = floor[name] - scores[name]

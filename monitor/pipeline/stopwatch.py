@@ -23,7 +23,7 @@ class Stopwatch:
         self._begun_at = self.clock.monotonic()
 
     def seconds_left(self, limit: timedelta) -> float:
-        """Return how many seconds are left of this time since the start. Negative if it is over."""
+        """Return the seconds until ``limit`` after the start. Negative if this time is over."""
         return self._begun_at + limit.total_seconds() - self.clock.monotonic()
 
     @contextmanager
@@ -36,7 +36,7 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
 
     def iterate(self, name: str, items: Iterable[_T]) -> Iterator[_T]:
-        """Yield the items. Adds the time that the caller waits for them to the stage."""
+        """Yield the items. The time of waiting for the items is added to the stage."""
         iterator = iter(items)
         while True:
             with self.stage(name):

@@ -84,7 +84,7 @@ def test_more_than_the_limit_is_refused(tmp_path):
         open_relevance(relevance).relevance(SLOT)
 
 
-TITLED = writers(("id", "name"), item="id", title="name")
+TITLED_ITEMS = writers(("id", "name"), item="id", title="name")
 
 
 def titles(options, *items):
@@ -93,7 +93,7 @@ def titles(options, *items):
     )
 
 
-@pytest.mark.parametrize("write", TITLED.values(), ids=TITLED)
+@pytest.mark.parametrize("write", TITLED_ITEMS.values(), ids=TITLED_ITEMS)
 def test_requested_items_have_their_first_title_and_a_long_title_is_cut(write, tmp_path):
     rows = [(7, "Tea"), (42, "Mug"), (7, "Coffee"), (9, None), (None, "No"), (8, "x" * 1000)]
     found = titles(write(rows, tmp_path), "7", "8", "9", "1")
@@ -105,4 +105,4 @@ def test_a_title_that_is_no_text_is_refused(tmp_path):
         SourceError,
         match=r"the title column of .*table.parquet has a value of type list: write titles as text",
     ):
-        titles(TITLED["parquet"]([(7, ["a", "b"])], tmp_path), "7")
+        titles(TITLED_ITEMS["parquet"]([(7, ["a", "b"])], tmp_path), "7")
