@@ -185,6 +185,7 @@ class _JudgedScores:
         """Return whether the first ``asked`` users decide each rule. False without rules."""
         for rule, rows in self._rules:
             values = self._by_metric.get(rule.metric, self._unknown)
-            if not is_certain(rule, values[rows[rows < asked]], len(rows)):
+            asked_rows = rows[rows < asked]
+            if not is_certain(rule, values[asked_rows], len(rows)):
                 return False
         return bool(self._rules)

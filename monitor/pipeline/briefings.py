@@ -34,10 +34,7 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
 
 def _find_known_cause(message: Message, newest_slot: datetime, outbox: Outbox) -> KnownCause | None:
-    """Return the newest cause that was found before the newest run, when firing alerts began.
-
-    None if no cause was found.
-    """
+    """Return the newest cause that an earlier run found in which a firing alert began, or None."""
     slots = {start.slot for start in message.firing if start.has_run and start.slot < newest_slot}
     for slot in sorted(slots, reverse=True):
         explanation = outbox.briefing(message.comparison, slot).explanation

@@ -83,8 +83,8 @@ def recode_lists(
     candidate_unknown = candidate_codes < 0
     unknown: pd.Index[str] = pd.Index([], dtype="str")
     if baseline_unknown.any() or candidate_unknown.any():
-        # Items that this run lacks get codes from ``first_unknown``. Both arms are numbered together,
-        # so an item has the same code in both arms.
+        # Items that this run lacks get codes from ``first_unknown``. The items of both arms are
+        # numbered together, so an item has the same code in both arms.
         baseline_ids = pd.Index(earlier.baseline.items[baseline_unknown]).astype("str")
         candidate_ids = pd.Index(earlier.candidate.items[candidate_unknown]).astype("str")
         numbers, unknown = pd.factorize(baseline_ids.append(candidate_ids))

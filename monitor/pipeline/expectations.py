@@ -164,7 +164,7 @@ def compute_expectations(
     notes = _describe_levels(comparison.name, usable_past.runs, reference, usable_past.note)
     lost_in_used_runs = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
     usual_lost = np.nan_to_num(find_median(lost_in_used_runs))
-    # The share of users without a score. `apply_bounds` uses it, because values leave them out.
+    # Values leave out the users without a score. `apply_bounds` uses the share of these users.
     lost_shares = {row.segment: 1.0 - row.paired / row.asked for row in coverage_rows if row.asked}
     is_after_holiday = bool(past) and is_holiday(past[-1].slot)
     completed = []
@@ -209,7 +209,9 @@ def _select_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _U
     """
     *past_models, current = _name_models(past, measured)
     is_new = current not in past_models
-    first_of_current = len(past_models) if is_new else past_models.index(current)
+    first_of_current = len(past_models)
+    if not is_new:
+        first_of_current = past_models.index(current)
     runs = []
     models = []
     for row, (run, model) in enumerate(zip(past, past_models, strict=True)):
@@ -257,8 +259,9 @@ def _find_past_alerts(
     """Find the past runs with alerts, and the healthy past runs.
 
     Only alerts of `learning_rules` count. In an alerting run, such an alert was pending or firing.
-    A run is healthy if it is not alerting, not odd (`find_odd`) and not postponed
-    (`find_postponed`). The caller removes the runs of drifts from the healthy runs.
+    A run is healthy if it is not alerting, if its value is not far from the median (`find_odd`),
+    and if it is not new and far from normal (`find_postponed`). The caller removes the runs of
+    drifts from the healthy runs.
     """
     alerts = {rule.alert for rule in learning_rules(comparison)}
     alerting = rule_series.find_alerting_runs(series, past, alerts)
@@ -334,7 +337,7 @@ def _runs_until_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
 def find_postponed(z: Floats) -> Flags:
     """Find the newest past runs that are too far from normal to end an alert, (runs, series).
 
-    Rules do not learn from these runs yet.
+    Rules learn from these runs only when they are older.
     """
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
     return is_new & (z > NORMAL_AGAIN[Learning.DROP])

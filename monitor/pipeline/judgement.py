@@ -34,7 +34,7 @@ from monitor.pipeline.expectations import (
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
 
-RECENT = 10
+RECENT_RUNS = 10
 """If no rule learns what is normal, messages show the mean of this many earlier runs as normal.
 
 Runs in which the alert was not quiet are left out.
@@ -82,7 +82,7 @@ def judge_run(
     )
     # Incidents are assigned last, because they depend on which alerts begin together.
     states, transitions = assign_incidents(states, transitions, memory.states, comparison.judging)
-    scales = ChangeScales(
+    context = ValueContext(
         comparison=comparison,
         summaries=measured.summaries,
         expectations=expectations,
@@ -92,12 +92,12 @@ def judge_run(
         expectations=expectations,
         standstills=standstills,
         states=states,
-        transitions=scales.add_to(transitions),
+        transitions=context.add_to(transitions),
     )
 
 
 @immutable
-class ChangeScales:
+class ValueContext:
     """Adds to transitions the confidence interval of the value, and the normal value.
 
     ``recent`` are earlier runs with summaries, oldest first. It is empty if messages do not need
@@ -161,7 +161,7 @@ class ChangeScales:
 
         Runs in which the alert was not quiet in the segment, or for all users, are left out.
         """
-        for run in self.recent[-RECENT:]:
+        for run in self.recent[-RECENT_RUNS:]:
             # ``run.states`` has only pending and firing alerts.
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
                 continue

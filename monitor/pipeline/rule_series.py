@@ -42,7 +42,7 @@ class RuleSeries(Generic[RuleT_co]):
 
     @property
     def key(self) -> tuple[str, str]:
-        """The alert and the segment, which only this series has together."""
+        """The alert and the segment. Each series has another key."""
         return self.rule.alert, self.segment
 
     def read(self, figures: Figures) -> tuple[float, float]:

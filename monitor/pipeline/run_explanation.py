@@ -71,7 +71,8 @@ def can_split(metric: Metric) -> bool:
 def split_metric(batch: PairBatch, metric: Metric, scores: Floats | None = None) -> Parts:
     """Split each pair's distance by the metric into parts.
 
-    This takes as long as two to six scorings. ``scores`` are the pairs' scores, if they are known.
+    ``scores`` are the pairs' scores, if they are known. This takes two to six times as long as
+    scoring the pairs.
     """
     similarities = None if scores is None else _sign(metric) * scores
     return split_distances(batch, _similarity_by(metric), similarities)
@@ -120,7 +121,8 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     - ``mismatches`` say how ids of this run do not match.
     - ``notes`` say why users got no list.
 
-    This takes as long as two to five scorings. With ``former`` it takes sixteen scorings more.
+    This takes as long as scoring the pairs two to five times, and sixteen times more with
+    ``former``.
     """
     metric = choose_metric(comparison, measured_metrics)
     if metric is None:
@@ -199,18 +201,17 @@ def _find_cause(
     *,
     shows_items: bool,
 ) -> Fault | None:
-    """Return the fault, or None if nothing explains what happened.
+    """Find the fault of the run, or None. If ids are spelled differently, this is the fault.
 
-    If differently spelled ids explain what happened, the fault is their spelling. Without
-    ``shows_items``, the result has no examples of ids.
+    Without ``shows_items``, the result has no examples of ids.
     """
     fault = find_fault(scene)
     finding = None if fault is None else fault.finding
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return fault
-    # `find_respelled` tests only the arms of the fault. So if only one arm is respelled, the fault
-    # has the same arm, and has already judged the other one.
+    # If one arm is respelled, it is an arm of the fault, because `find_respelled` tests no other
+    # arm. The fault says whether the other arm is unchanged.
     is_other_unchanged = None
     if fault is not None and len(respelled.arms) == 1:
         is_other_unchanged = fault.is_other_unchanged
@@ -225,18 +226,22 @@ def _compare_metric(
     former: RecodedLists | None,
     last: RecodedLists | None,
 ) -> PairChanges | None:
-    """Measure how each pair's distance changed since the lists of an earlier run (``former``).
+    """Measure how each pair's distance changed since an earlier run, which has ``former`` lists.
 
-    ``last`` are the lists of the last run. Usually these are the same lists.
+    ``last`` are the lists of the last run, which usually is the same run.
 
     None if there are no earlier lists, if no user of this run has earlier lists of both arms, or if
-    the metric needs item weights or scores, because earlier ones are not stored.
+    the metric needs item weights or scores, because runs do not store these.
     """
     if former is None or metric.need is not None:
         return None
-    last_batch = None if last is None or last is former else last.batch
+    last_batch = None
+    if last is not None and last is not former:
+        last_batch = last.batch
     changes = compare_pairs(batch, former.batch, _similarity_by(metric), last=last_batch)
-    return changes if changes.is_known.any() else None
+    if not changes.is_known.any():
+        return None
+    return changes
 
 
 def _make_explanation(  # noqa: PLR0913 - what was computed of a run
@@ -249,10 +254,7 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     *,
     fault: Fault | None,
 ) -> Explanation:
-    """Make the explanation of a run from its fault, or from its drop, or from its distance.
-
-    The first of these that exists is used. ``fault`` is the result of `_find_cause`.
-    """
+    """Make the explanation of a run from its fault, else from its drop, else from its distance."""
     finding = None
     segment = ALL
     if fault is not None:
@@ -260,7 +262,8 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         segment = finding.segment
         sentence = write_finding(finding, drop, has_stood=fault.is_other_unchanged)
     elif drop is not None:
-        segment = drop.main_segment.segment if drop.main_segment is not None else ALL
+        if drop.main_segment is not None:
+            segment = drop.main_segment.segment
         sentence = write_drop(drop)
     else:
         sentence = write_distance(split.means)
@@ -306,17 +309,19 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
 
 
 def _changed_arm(changes: PairChanges | None, finding: Finding | None) -> Arm | None:
-    """Return the arm whose lists are compared with its earlier lists. None without earlier lists.
+    """Return the arm that changed, so that its lists are compared with its earlier lists.
 
-    It is the first arm of the finding. Without a finding, it is the arm that changed the distance
-    more.
+    This is the first arm of the finding. Without a finding, it is the arm that changed the distance
+    more. None without earlier lists.
     """
     if changes is None:
         return None
     if finding is not None:
         return finding.arms[0]
-    baseline, candidate = (abs(float(np.nansum(changes.by_arm[arm].total))) for arm in Arm)
-    return Arm.BASELINE if baseline > candidate else Arm.CANDIDATE
+    amounts = {arm: abs(float(np.nansum(changes.by_arm[arm].total))) for arm in Arm}
+    if amounts[Arm.BASELINE] > amounts[Arm.CANDIDATE]:
+        return Arm.BASELINE
+    return Arm.CANDIDATE
 
 
 def _compare_items(

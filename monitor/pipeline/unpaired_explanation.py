@@ -152,14 +152,18 @@ def explain_unpaired(
 
 
 def _main_segment(gaps: Mapping[str, Summary]) -> str:
-    """Return the segment whose gap differs most from that of all users, or ``all``."""
+    """Return the segment whose gap is most clearly larger than the gap of all users, or ``all``.
+
+    Larger means farther from 0, on the same side as the gap of all users.
+    """
     gap_of_all = gaps[ALL].mean or 0.0
     sign = -1.0 if gap_of_all < 0 else 1.0
     main_segment = ALL
     largest_excess = LEADS
     for segment, gap in gaps.items():
         if gap.standard_error:
-            excess = sign * ((gap.mean or 0.0) - gap_of_all) / gap.standard_error
+            difference = sign * ((gap.mean or 0.0) - gap_of_all)
+            excess = difference / gap.standard_error
             if excess > largest_excess:
                 main_segment = segment
                 largest_excess = excess
