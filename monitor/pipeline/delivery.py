@@ -198,8 +198,7 @@ class OutboxSender:
         to_send = []
         unsent: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in decide_together(dispatch.decide(claimed)):
-            # The decision to send leaves a delivery pending.
-            if status is DeliveryStatus.PENDING:
+            if status is DeliveryStatus.PENDING:  # the decision to send
                 to_send.append(delivery)
             else:
                 unsent.setdefault((status, reason), []).append(delivery)
@@ -298,8 +297,7 @@ class OutboxSender:
         try:
             self.receiver.send(replace(message, picture=picture), now=self.clock.now())
         except DeliveryError as error:
-            is_rejected = error.of_message
-            if is_rejected:
+            if error.of_message:  # the receiver rejected this message
                 return False
             raise
         return True

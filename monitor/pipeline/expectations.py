@@ -557,8 +557,8 @@ def _compare_with_reference(
     limits = _swap_to_other_users(swapped_limits, is_swapped)
     opposites = np.where(is_below, prediction.high, prediction.low)
     z = np.where(normal.runs >= MIN_HEALTHY_RUNS, z_of_p_value(p), np.nan)
-    # A rare most common list is common by chance, which says nothing about the next run. So these
-    # runs are independent.
+    # If few users have the most common list, they have it by chance. One run then says nothing
+    # about the next run.
     is_independent = counts_most_common_list & is_counted
     return _Compared(limits=limits, opposites=opposites, z=z, is_independent=is_independent)
 

@@ -22,7 +22,7 @@ from monitor.pipeline.pull import Arms
 class _Answer:
     """A shared answer, the comparisons that have not taken it yet, and a timer that drops it."""
 
-    waiting: set[str]  # names of comparisons
+    waiting: set[str]  # the comparisons' names
     drop_timer: threading.Timer
     outcome: Future[Any] = field(default_factory=Future)
 
@@ -77,14 +77,14 @@ class SharedAnswers:
         with self._lock:
             answer = self._answers.get(key)
             # A comparison that has already taken this answer asks for a new one.
-            asks = answer is None or name not in answer.waiting
-            if answer is None or asks:
+            must_ask = answer is None or name not in answer.waiting
+            if answer is None or must_ask:
                 answer = self._store_new(key, valid_s)
             answer.waiting.discard(name)
             if not answer.waiting:
                 del self._answers[key]
                 answer.drop_timer.cancel()
-        if asks:
+        if must_ask:
             try:
                 answer.outcome.set_result(ask())
             except BaseException as error:  # noqa: BLE001 - raised below, in each thread that waits
@@ -114,10 +114,10 @@ class _SharedSource:
     def __init__(
         self,
         source: Any,  # noqa: ANN401
-        take: Callable[[object, Callable[[], Any]], Any],
+        get_or_ask: Callable[[object, Callable[[], Any]], Any],
     ) -> None:
         self._source = source
-        self._get_or_ask = take
+        self._get_or_ask = get_or_ask
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """Return all users that may be asked for in this slot."""
@@ -127,11 +127,10 @@ class _SharedSource:
     def pull(self, request: PullRequest) -> Pull:
         """Return the lists of the requested users."""
         # A run may ask in rounds. The first user tells the rounds apart.
-        users, pull = self._get_or_ask(
-            (request.slot, *request.users[:1]), lambda: (request.users, self._source.pull(request))
-        )
+        key = (request.slot, *request.users[:1])
+        users, pull = self._get_or_ask(key, lambda: (request.users, self._source.pull(request)))
         if not users.equals(request.users):
-            # The other run read the list of users at another time, so its users differ.
+            # The run that asked has other users, because it read the list of users earlier or later.
             pull = self._source.pull(request)
         answer: Pull = pull
         return answer
