@@ -100,11 +100,11 @@ class RunAccumulator:
     ) -> None:
         """Begin without users."""
         self._comparison = comparison
-        self._wanted = run_statistics(comparison)
+        self._statistics = run_statistics(comparison)
         self._segments = asked.segments
         self._stage = stage
         self._subset_share = subset_users / max(1, asked.count)
-        self.part = RunPart(sums=SummaryAccumulator(self._segments, self._wanted))
+        self.part = RunPart(sums=SummaryAccumulator(self._segments, self._statistics))
 
     def measure(
         self,
@@ -182,7 +182,7 @@ class RunAccumulator:
         Raises SourceError if the bytes cannot be read.
         """
         try:
-            part, scores = unpack_part(packed, SummaryAccumulator(self._segments, self._wanted))
+            part, scores = unpack_part(packed, SummaryAccumulator(self._segments, self._statistics))
         except ValueError as error:
             msg = (
                 f"the engine returned bytes that are not a part of a run ({error}): "
@@ -224,7 +224,7 @@ class RunAccumulator:
         """The coverage of all users that were asked for."""
         return build_coverage(self.part.coverage, self._segments)
 
-    def shown_users(self) -> pa.Table:
+    def join_shown_users(self) -> pa.Table:
         """Join the tables of users that are shown or whose lists are stored, and return the table.
 
         The users are in any order.
@@ -247,7 +247,7 @@ class RunAccumulator:
         part = self.part
         metric = leading_metric(self._comparison, self.metrics)
         subset = self._pair_subset(weights, relevance)
-        users = self.shown_users()
+        users = self.join_shown_users()
         summaries = []
         for summary in part.sums.summaries():
             if parse_derived(summary.metric).metric not in part.failed:
@@ -273,7 +273,7 @@ class RunAccumulator:
 
     def _pair_subset(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Subset:
         """Pair the users of the subset again, and return the subset."""
-        users = self.shown_users()
+        users = self.join_shown_users()
         # The users are sorted, because the last digits of sums over users depend on the order.
         users = sort_users(users, users["is_in_subset"])
         lists = lists_of_table(users, self._segments)
@@ -319,5 +319,5 @@ class RemoteMeasurer:
 
     def _pack(self, accumulator: RunAccumulator, scores: Sequence[Scores]) -> bytes:
         drawn = draw_scores(join_scores(scores), self.keep, self.comparison)
-        accumulator.shown_users()
+        accumulator.join_shown_users()
         return pack_part(accumulator.part, drawn)

@@ -50,9 +50,9 @@ def choose_explanation(
     shows it. The first of these explanations is returned:
 
     1. The current one, if its fault began in this run or can be the cause of the alerts.
-    2. The newest earlier one with such a fault.
-    3. If this run found no fault, the newest earlier one with a fault that is not sure to be the
-       cause. A new training of a model must not be able to cause the same changes.
+    2. The newest earlier one with a fault that can be the cause.
+    3. If this run found no fault, the newest earlier one with a fault that cannot be mistaken for a
+       new training of a model.
     4. The current one.
 
     `_recall_order` chooses if all alerts are about the order of items.
@@ -61,7 +61,8 @@ def choose_explanation(
         return None
     finding = current.finding
     all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
-    if all_are_about_order and (finding is None or finding.kind.facts.looks_like_training):
+    may_be_training = finding is None or finding.kind.facts.looks_like_training
+    if all_are_about_order and may_be_training:
         return _recall_order(current, earlier)
     if finding is not None:
         # The end of an earlier fault also brings new items. Any other fault began in this run.
@@ -77,7 +78,7 @@ def choose_explanation(
 
 
 def _recall_small_fault(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
-    """Return the first explanation with a fault that is no training of a model, however small."""
+    """Return the first explanation with a fault of enough users that cannot be a new training."""
     for slot, explanation in earlier:
         finding = explanation.finding
         if finding is None or finding.kind.facts.looks_like_training:
@@ -127,16 +128,16 @@ def _make_similarity_finding(start: Transition, compared: int) -> Finding:
     """
     usual_share = start.normal or 0.0
     share_now = start.value or 0.0
-    # The fault affects ``share`` of all users. It is seen only in users whose lists are not usually
-    # too similar, so share_now = usual_share + share * (1 - usual_share).
-    share = (share_now - usual_share) / (1 - usual_share)
-    users = round(share * start.users)
+    # The fault also affects users whose lists are too similar without it, but is not seen there. So
+    # share_now = usual_share + affected_share * (1 - usual_share).
+    affected_share = (share_now - usual_share) / (1 - usual_share)
+    trait = CoverageShare.parse(start.statistic).trait
     return Finding(
-        kind=_SIMILAR_FAULT_OF_TRAIT[CoverageShare.parse(start.statistic).trait],
+        kind=_SIMILAR_FAULT_OF_TRAIT[trait],
         arms=(Arm.CANDIDATE,),
         segment=start.segment,
-        segment_share=share,
-        users=users,
+        segment_share=affected_share,
+        users=round(affected_share * start.users),
         compared=compared,
     )
 

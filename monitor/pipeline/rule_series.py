@@ -58,10 +58,10 @@ class RuleSeries(Generic[RuleT_co]):
                 gap = angle_gap(*far_users)
                 return gap.value, gap.error
             return self.read_summary(figure)
-        share_of_users = figure
-        if share_of_users is None or share_of_users.users < self.rule.min_users:
+        # Without a summary, the rule judges a share of users.
+        if figure is None or figure.users < self.rule.min_users:
             return np.nan, np.nan
-        return _as_angle(share_of_users.value, share_of_users.users)
+        return _as_angle(figure.value, figure.users)
 
     def read_summary(self, summary: Summary) -> tuple[float, float]:
         """Return a summary's value and its sampling error, for a rule on similarity.

@@ -130,7 +130,7 @@ class _SharedSource:
         key = (request.slot, *request.users[:1])
         users, pull = self._get_or_ask(key, lambda: (request.users, self._source.pull(request)))
         if not users.equals(request.users):
-            # The run that asked has other users, because it read the list of users earlier or later.
+            # The run that asked read the list of users at another time, so its users differ.
             pull = self._source.pull(request)
         answer: Pull = pull
         return answer

@@ -167,7 +167,7 @@ class UnpairedUsers(SlotUsers):
 
     def _candidate_users(self, users: MeasuredUsers) -> "pd.Index[str]":
         """Return the candidate's users among the users whose lists are shown or stored."""
-        shown_users = users.accumulator.shown_users()
+        shown_users = users.accumulator.join_shown_users()
         segments = self.divide(users.answers).asked.segments
         rows = rows_by_segment(shown_users["segments"], segments)
         return user_index(shown_users["user"])[rows[name_divided_segment(Arm.CANDIDATE, ALL)]]
