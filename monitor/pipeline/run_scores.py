@@ -19,7 +19,7 @@ from monitor.model.runs import Claim, RunStatus, Scores
 from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 
 USERS_IN_MEMORY = 1_000_000
-"""If a run has more users, a spool stores the scores of the users instead of the memory."""
+"""If a run has more users than this, a spool stores the scores, and not the memory."""
 _BLOCK_USERS = 100_000
 """The number of users in one block of scores."""
 
