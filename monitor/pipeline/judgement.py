@@ -34,7 +34,7 @@ from monitor.pipeline.expectations import (
 from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.statistics.reference.sampling_error import estimate_interval, share_interval
 
-RECENT_RUNS = 10
+AVERAGED_RUNS = 10
 """If no rule learns what is normal, messages show the mean of this many earlier runs as normal.
 
 Runs in which the alert was not quiet are left out.
@@ -161,7 +161,7 @@ class ValueContext:
 
         Runs in which the alert was not quiet in the segment, or for all users, are left out.
         """
-        for run in self.recent[-RECENT_RUNS:]:
+        for run in self.recent[-AVERAGED_RUNS:]:
             # ``run.states`` has only pending and firing alerts.
             if (change.alert, change.segment) in run.states or (change.alert, ALL) in run.states:
                 continue

@@ -22,7 +22,7 @@ from monitor.pipeline.expectations import (
     learning_rules,
     messages_need_earlier_runs,
 )
-from monitor.pipeline.judgement import RECENT_RUNS, judge_run
+from monitor.pipeline.judgement import AVERAGED_RUNS, judge_run
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_assessment import add_last_ok, assess_run
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
@@ -42,7 +42,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         # There are no `learning_rules`, so only messages need earlier runs. They average the
         # summaries of the last few runs.
         rules = comparison.judging.similarity_rules
-        runs = RECENT_RUNS
+        runs = AVERAGED_RUNS
     return MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,

@@ -20,7 +20,7 @@ from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
 
 USERS_IN_MEMORY = 1_000_000
 """If a run has more users than this, a spool stores the scores, and not the memory."""
-_BLOCK_USERS = 100_000
+_USERS_PER_BLOCK = 100_000
 """The number of users in one block of scores."""
 
 
@@ -92,8 +92,8 @@ class RunScores:
         if rows is not None:  # None means that the users are in order
             scores = take_rows(scores, rows)
         self._in_memory = [scores]
-        for start in range(0, len(scores.users), _BLOCK_USERS):
-            yield take_rows(scores, slice(start, start + _BLOCK_USERS))
+        for start in range(0, len(scores.users), _USERS_PER_BLOCK):
+            yield take_rows(scores, slice(start, start + _USERS_PER_BLOCK))
 
     def close(self) -> None:
         """Free the memory of the scores, and delete the spool."""

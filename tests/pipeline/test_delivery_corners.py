@@ -63,7 +63,7 @@ def test_receivers_that_are_fallbacks_of_each_other_are_tried_once_each(scene):
 
 
 def test_deliveries_behind_many_suppressed_ones_are_sent_and_the_search_ends(scene, monkeypatch):
-    monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
+    monkeypatch.setattr("monitor.pipeline.delivery._MOST_CLAIMED", 20)
     scene.receiver.treatment = Treatment(updates=Updates.EACH)
     scene.silence("segment=~a=.*")
     many = tuple(f"a={n:04d}" for n in range(30))

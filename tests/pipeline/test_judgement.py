@@ -30,7 +30,12 @@ from monitor.model.rankings import Arm, Coverage
 from monitor.model.rules import Learning
 from monitor.model.run_reasons import RunReason, RunReasonKind
 from monitor.model.runs import FinishedRun, KeptLists, RunStatus, Scores
-from monitor.pipeline.judgement import RECENT_RUNS, Rejudgement, ValueContext, add_missing_summaries
+from monitor.pipeline.judgement import (
+    AVERAGED_RUNS,
+    Rejudgement,
+    ValueContext,
+    add_missing_summaries,
+)
 from monitor.texts.model_versions import write_models
 from tables import cells
 
@@ -329,7 +334,7 @@ def test_without_a_learning_rule_the_normal_value_is_the_mean_of_the_newest_runs
     before = (
         *past(*[0.9] * 5),
         *past(0.1, alarmed=True),
-        *past(*[0.4, 0.6] * (RECENT_RUNS // 2 - 1), 0.5),
+        *past(*[0.4, 0.6] * (AVERAGED_RUNS // 2 - 1), 0.5),
     )
     (told,) = scales(recent=before).add_to([transition()])
     assert told.normal == pytest.approx(0.5)
