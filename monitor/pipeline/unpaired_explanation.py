@@ -69,28 +69,28 @@ class DividedSubset:
 def add_differences(
     results: UnpairedResults, users: DividedSubset, k: int, hashes: Hashes
 ) -> UnpairedResults:
-    """Add how the lists of the arms differ. ``hashes`` are random numbers of the subset's users."""
+    """Add how the lists of the arms differ. ``hashes`` has a random number for each user."""
     lists = users.lists(slice(None))
     before, now, codes = compact_codes(lists.former, lists.present)
     excesses = []
     for segment in users.segments:
-        baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
-        candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
-        excess = between_excess(baseline, candidate, RBO_PERSISTENCE, segment)
+        segment_baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
+        segment_candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
+        excess = between_excess(segment_baseline, segment_candidate, RBO_PERSISTENCE, segment)
         if isfinite(excess.excess):
             excesses.append(excess)
     baseline = _count_lists(now[users.rows(Arm.BASELINE)], k)
     candidate = _count_lists(now[users.rows(Arm.CANDIDATE)], k)
 
-    def name(code: int) -> str:
-        return users.name_item(int(codes[code]))
+    def name_item(compact_code: int) -> str:
+        return users.name_item(int(codes[compact_code]))
 
     is_candidate = np.zeros(len(now), dtype=bool)
     is_candidate[users.rows(Arm.CANDIDATE)] = True
     return replace(
         results,
         between=tuple(excesses),
-        items=find_moved_items(baseline, candidate, name),
+        items=find_moved_items(baseline, candidate, name_item),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
         before_p=compare_before(before, is_candidate, hashes),
     )
