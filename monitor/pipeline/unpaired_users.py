@@ -46,7 +46,7 @@ from monitor.pipeline.unpaired_explanation import (
     explain_unpaired,
     name_divided_segment,
 )
-from monitor.pipeline.user_batches import leave_out_users
+from monitor.pipeline.user_batches import leave_out
 from monitor.statistics.unpaired.far_lists import far_share
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
@@ -219,7 +219,7 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     arm = batch.arm
     if arm is None:
         raise ValueError("the users of a batch are served by one arm")
-    batch = leave_out_users(batch, switched)
+    batch = leave_out(batch, switched)
     segments = {ALL: batch.panel.segments[ALL]}
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows

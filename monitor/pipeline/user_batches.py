@@ -57,7 +57,7 @@ def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]
         )
 
 
-def leave_out_users(users: UserBatch, left_out: "pd.Index[str]") -> UserBatch:
+def leave_out(users: UserBatch, left_out: "pd.Index[str]") -> UserBatch:
     """Return the batch without these users."""
     if not len(left_out):
         return users
