@@ -91,8 +91,8 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
     if not keep_other_items(scene, changes, arm, affected, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
-    # Healthy lists gain and lose such items about equally often. So the users whose lists changed
-    # in the other direction are about as many as healthy users that look affected.
+    # Healthy lists gain and lose such items about equally often. So the number of healthy users
+    # that look affected is about the number of users whose lists changed in the other direction.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Hypothesis(
@@ -130,7 +130,7 @@ _TIMES_MOVED = 1.5
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
-    """Return the weighed change from which an item is at fault. It is a number of users."""
+    """Return the smallest weighed change for which an item counts as at fault."""
     # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
     _, *usual_share_moved = usual_shares(scene, arm, ChangeFeature.ITEM_MOVED)
     usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
@@ -147,10 +147,11 @@ def _count_gained(lists: OwnLists, items: Codes) -> Integers:
 def keep_other_items(
     scene: Scene, changes: PairChanges, arm: Arm, affected: Flags, at_fault: Integers | int
 ) -> bool:
-    """Whether ``affected`` users kept about as many of the items that are not at fault as usual.
+    """Whether the ``affected`` users kept about as many of their other items as usual.
 
     ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
-    lists. False if no affected user has lists of both runs.
+    lists. The remaining items are the other items. False if no affected user has lists of both
+    runs.
     """
     lists = changes.lists[arm]
     length = np.maximum(lists.present_lengths, lists.former_lengths)

@@ -39,14 +39,14 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     bins_before = scene.bins_before[feature]
     in_healthy_runs = scene.usual_histograms.get(Arm.CANDIDATE, {}).get(feature)
 
-    def find(segment: str) -> Outliers | None:
+    def find_in_segment(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
             usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
-    segment_with_most = search_segments(scene, find)
+    segment_with_most = search_segments(scene, find_in_segment)
     if segment_with_most is None:
         return None
     segment, outliers = segment_with_most
@@ -61,6 +61,7 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
         affected_count = round(outliers.affected_share * len(rows))
     affected = np.zeros(len(bins), dtype=bool)
     affected[newly_similar_first[:affected_count]] = True
+    # Identical lists hardly occur by chance, so a few users are enough.
     if kind is not FaultKind.IDENTICAL and affected[rows].mean() < _LEAST_ALIKE:
         return None
     return Hypothesis(
@@ -84,10 +85,10 @@ _ALL_INTERLEAVED = 0.99
 
 
 def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
-    """Suspect that both arms' lists became more similar for all users, if they did for most users.
+    """Return the hypothesis that both arms' lists became more similar for all users.
 
     If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
-    mean similarity did not rise, or if too few lists became more similar.
+    mean similarity did not rise, or if not most lists became more similar.
     """
     if not scene.is_rise:
         return None
@@ -149,4 +150,4 @@ def _changed_more(scene: Scene, affected: Flags) -> Arm:
 
 def _mean_change(lists: OwnLists, affected: Flags) -> float:
     """Return the mean share of removed items plus the mean share of pairs in reversed order."""
-    return float((1 - lists.kept_share[affected] + lists.turned_share[affected]).mean())
+    return float((1 - lists.kept_share[affected] + lists.reversed_share[affected]).mean())
