@@ -153,7 +153,9 @@ def compute_p_values(
     the side of ``direction``. NaN if the reference or the run has no value.
     """
     scale, df = _predict_scale(reference, errors_now)
-    sign = 1.0 if direction is Direction.BELOW else -1.0
+    sign = 1.0
+    if direction is Direction.ABOVE:
+        sign = -1.0
     p: Floats = scipy.special.stdtr(df, sign * (values_now - reference.center) / scale)
     return p
 

@@ -47,9 +47,9 @@ def log_evidence(baseline: int, candidate: int, planned: float) -> float:
         )
     prior_baseline = CONCENTRATION * planned
     prior_candidate = CONCENTRATION * (1 - planned)
-    mixture = _log_beta(prior_baseline + baseline, prior_candidate + candidate)
-    mixture -= _log_beta(prior_baseline, prior_candidate)
-    return mixture - baseline * math.log(planned) - candidate * math.log1p(-planned)
+    log_mixture = _log_beta(prior_baseline + baseline, prior_candidate + candidate)
+    log_mixture -= _log_beta(prior_baseline, prior_candidate)
+    return log_mixture - baseline * math.log(planned) - candidate * math.log1p(-planned)
 
 
 def _log_beta(first: float, second: float) -> float:
