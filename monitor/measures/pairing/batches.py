@@ -125,7 +125,7 @@ def pad_both(
     k: int,
     cells: int,
 ) -> tuple[PaddedLists, PaddedLists]:
-    """`pad_lists` for both arms, in two threads if there are at least `WORTH_A_THREAD` cells."""
+    """Call `pad_lists` for both arms, in two threads if there are many ``cells``."""
     if cells < WORTH_A_THREAD:
         return pad_lists(arms[0], rows[0], k), pad_lists(arms[1], rows[1], k)
     with ThreadPoolExecutor(max_workers=2) as threads:
@@ -210,25 +210,26 @@ def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> 
     cells = np.flatnonzero(tied | np.append(tied[1:], False))
     groups = np.cumsum(~tied)[cells]
     distinct = np.unique(codes[cells])
-    places = np.searchsorted(distinct, codes[cells])
-    return cells, np.lexsort((rank_by_text(distinct, vocabulary)[places], groups))
+    text_ranks = rank_by_text(distinct, vocabulary)[np.searchsorted(distinct, codes[cells])]
+    return cells, np.lexsort((text_ranks, groups))
 
 
 def _take(lists: CodedLists, rows: Rows) -> CodedLists:
+    """The lists of these rows. Consecutive rows are not copied."""
     if len(rows) and (rows[1:] == rows[:-1] + 1).all():
         return replace(lists, offsets=lists.offsets[rows[0] : rows[-1] + 2])
     codes, offsets = take_lists(lists.codes, lists.offsets, rows)
     scores = lists.scores
     if scores is not None:
-        scores = take_lists(scores, lists.offsets, rows)[0]
+        scores, _ = take_lists(scores, lists.offsets, rows)
     return CodedLists(codes=codes, offsets=offsets, scores=scores)
 
 
 def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
     """Scores in the shape of ``padded``. They are NaN after the end of a list.
 
-    The result is None if the arm has items but no scores. If the arm has no items, nobody can
-    know whether its source has scores, so all scores are NaN.
+    The result is None if the arm has items but no scores. If the arm has no items, it is not known
+    whether its source has scores, so all scores are NaN.
     """
     if not len(lists.codes):
         return np.broadcast_to(np.nan, padded.shape)

@@ -66,7 +66,7 @@ class OwnLists:
 
     @classmethod
     def of_pairs(cls, pairs: PairBatch) -> "OwnLists":
-        """Return the pairs' baseline lists as former lists, and their candidate lists as present."""
+        """Return the baseline's lists as former lists, and the candidate's as present lists."""
         return cls(
             former=pairs.baseline,
             former_lengths=pairs.baseline_lengths,
@@ -223,7 +223,7 @@ def compare_pairs(
     earlier run. Item scores, weights and grades are ignored.
 
     How much an arm's change adds to the distance depends on whether the other arm's list changes
-    first. So each arm gets the mean over both orders (Shapley 1953). `walk_to` splits this mean into
+    first. So each arm gets the mean over both orders (Shapley 1953). `walk_to` splits the mean into
     parts. It is 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
     ``membership`` is exactly 0 if the list has the same items as before. Pairs with a changed list
     take two walks, and are scored at most 24 times, usually 16 times. Other pairs are scored 4

@@ -85,7 +85,7 @@ def _add_by_part(
     """Return for each part what each user adds to the drop, float64 (n,).
 
     ``is_scored`` marks the N users whose distance is defined. ``is_in_both`` marks the P of these
-    users whose change since the earlier run is known too. Each of the P users adds the user's change
+    users whose change since the earlier run is known too. Each of the P users adds this change,
     divided by P.
 
     The part ``composition`` exists because the mean is now taken over other users than before. Let

@@ -102,7 +102,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> 
 def _find_segment_of_lost(
     rows: Mapping[str, CoverageRow], lost_by_segment: Mapping[str, int]
 ) -> str:
-    """Return the segment with most lost users, which also lost users more often than other segments.
+    """Return the segment with most lost users, if it also lost users more often than others.
 
     A user without a list is lost. ``lost_by_segment`` has the number of lost users in each segment.
     Returns ``all`` if there is no such segment.

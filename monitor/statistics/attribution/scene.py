@@ -53,7 +53,10 @@ class Scene:
 
     @cached_property
     def bins_before(self) -> Mapping[ChangeFeature, Integers]:
-        """The earlier run's bins of features that compare both arms. Empty without earlier lists."""
+        """The earlier run's bins of the features that compare both arms.
+
+        Empty if there are no earlier lists.
+        """
         if self.changes is None:
             return {}
         return _bin_similar(self.changes.former, self.changes.is_known)

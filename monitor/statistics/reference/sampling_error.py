@@ -182,9 +182,9 @@ class CountReference:
     def of(cls, counts: Floats, users: Floats) -> Self:
         """Learn from past ``counts`` among ``users``, (runs, m). Runs with NaN are ignored.
 
-        Counts have a Poisson distribution if users are affected independently. If users are affected
-        together, counts have a negative binomial distribution, with a variance of d > 1 times the
-        mean. The weight of a dispersion d is its prior times its likelihood.
+        Counts have a Poisson distribution if users are affected independently. Otherwise counts
+        have a negative binomial distribution, with a variance of d > 1 times the mean. The weight
+        of a dispersion d is the prior weight of d times the likelihood of d.
         """
         runs = (~np.isnan(counts)).sum(axis=0)
         total = np.nansum(users, axis=0)

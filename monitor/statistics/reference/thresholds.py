@@ -39,8 +39,8 @@ class Budget:
 
     ``runs`` is the wanted mean time between false alerts, in runs. A look is what one rule judges
     in a segment. Half of the budget goes to ``all``. The other half is divided equally among the
-    other segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged, the
-    other segments share the whole budget.
+    other segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged,
+    the other segments share the whole budget.
 
     For healthy histories, the mean time to the first false alert is at least SAFETY * ``runs``.
     This is true for any dependence between series, for these reasons:
