@@ -18,7 +18,7 @@ def count_items(
     """The items in the lists of these rows, in ascending order, and how often each is listed.
 
     Codes are below ``items``. Padding is -1. The cost is O(places + items). If ``items`` is large,
-    the cost is that of sorting the places.
+    the places are sorted instead.
     """
     # If the segment is small and the catalogue is large, a sort takes less time than a table.
     if items >= DENSE_FACTOR * len(rows) * codes.shape[1]:

@@ -124,7 +124,7 @@ def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
 
     The baseline's list has l items. Its item at rank r has the grade l - r + 1. Any other item has
     the grade 0. The ideal list is the baseline's list. The gain is the grade (``linear``) or
-    2**grade - 1 (``exponential``). Discounts are those of `dcg`. Identical lists score exactly 1.
+    2**grade - 1 (``exponential``), discounted as in `dcg`. Identical lists score exactly 1.
     Disjoint lists and one empty list score exactly 0. For two empty lists, the score is NaN. The
     metric is *asymmetric*, because the grades come from the baseline. A candidate item that is not
     in the baseline's list adds nothing and moves the items after it down.

@@ -20,7 +20,7 @@ def overlap(alignment: Alignment) -> Floats:
 
 
 def jaccard(alignment: Alignment) -> Floats:
-    """The number of common items divided by that of all distinct items: float64 (n,) in [0, 1].
+    """The share of common items among all distinct items: float64 (n,) in [0, 1].
 
     For two lists of k items with overlap o, this is o / (2 - o). The first s of l items score s / l
     against all l items. The order is ignored. Identical lists score 1. Disjoint lists and one empty

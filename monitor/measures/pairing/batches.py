@@ -21,7 +21,7 @@ from monitor.model.rankings import ByArm, ItemWeights, PairBatch, RankingTable, 
 
 @immutable
 class CodedLists:
-    """One arm's lists with items as codes. The layout is that of `RankingTable`."""
+    """One arm's lists with items as codes, in the layout of `RankingTable`."""
 
     codes: Integers
     offsets: Offsets
@@ -204,7 +204,7 @@ def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Cod
 def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> tuple[Rows, Rows]:
     """The cells of all tied items, and the new order of these cells.
 
-    ``tied`` marks each item whose score equals that of the item before it.
+    ``tied`` marks each item with the same score as the item before it.
     """
     # The first item of a tied group is not marked, but the item after it is.
     cells = np.flatnonzero(tied | np.append(tied[1:], False))

@@ -77,7 +77,7 @@ def decode_row(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
 
 
 def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
-    """The id of each of these codes. If equal ids were spelled differently, it is the first one."""
+    """The id of each code. If equal ids were spelled differently, the first one is returned."""
     if vocabulary is None:
         return list(codes.tolist())
     return list(vocabulary.take(codes).tolist())
@@ -161,8 +161,7 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     """Shared codes for the distinct ids of all arms, and the vocabulary of these codes."""
     columns = [pd.Series(ids) for ids in arms if len(ids)] or [pd.Series([], dtype="str")]
     if len({column.dtype.kind for column in columns}) > 1:
-        # For example, the ids of one arm are integers from JSON, and those of the other are text
-        # from CSV.
+        # For example, one arm has integers from JSON, and the other arm has text from CSV.
         columns = [column.astype("str") for column in columns]
     codes, ids = _encode_one(id_values(pd.concat(columns, ignore_index=True)))
     bounds = np.cumsum(list(map(len, arms)))[:-1]

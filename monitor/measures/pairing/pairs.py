@@ -106,7 +106,7 @@ def pair_kept(
     weights: ItemWeights | None = None,
     relevance: RelevanceTable | None = None,
 ) -> Pairing:
-    """Pair lists of users that were paired before, cut to k. The rows are those of the lists."""
+    """Pair lists of users that were paired before, cut to k. The users stay in the same order."""
     baseline = Pull(rankings=lists.baseline, failures={})
     candidate = Pull(rankings=lists.candidate, failures={})
     return pair_users(

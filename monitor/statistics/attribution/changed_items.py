@@ -71,8 +71,8 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
 def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    If some items rose and others fell, one direction is used: that of the item with the largest
-    weighed change. If hardly any list still has the items, they are gone. None if there are no such
+    If some items rose and others fell, only the direction of the item with the largest weighed
+    change is used. If hardly any list still has the items, they are gone. None if there are no such
     items, or if other items changed too.
     """
     counts = changes.lists[arm].item_counts

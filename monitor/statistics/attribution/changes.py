@@ -199,9 +199,8 @@ class PairChanges:
     # How much each arm changed each pair's distance. The change is positive if the lists moved
     # apart, and NaN if it is not known.
     by_arm: Mapping[Arm, Parts]
-    is_unchanged: Mapping[
-        Arm, Flags
-    ]  # whether the list equals that of the former run or the last run
+    # Whether the list equals the list of the former run or of the last run
+    is_unchanged: Mapping[Arm, Flags]
 
     @cached_property
     def parts(self) -> Parts:

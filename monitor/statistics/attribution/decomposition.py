@@ -277,7 +277,7 @@ def _estimate_affected(affected: Flags, usual: float, rows: Rows) -> float:
 def rows_of_segment(name: str, segments: Mapping[str, Rows]) -> Rows:
     """Return the rows of the users of a segment.
 
-    The name may join two segments by `AND`. Then the rows are those of the users in both segments.
+    The name may join two segments by `AND`. Then the users in both segments are returned.
     The result is empty if there is no segment with this name.
     """
     if name in segments:

@@ -369,12 +369,12 @@ def _correct_for_unmoved(share: float, usual: Sequence[float]) -> float:
 
     If lists are shuffled, the first item of some users stays in the first place. These users look
     healthy. ``usual`` has the usual shares of `ChangeFeature.FIRST_MOVED`. The first item usually
-    stays in its place for the share ``unmoved`` of the users. It moves to the second or third
-    place for the share ``moved`` of the users each. A shuffled list is assumed to look affected
-    with the probability (unmoved - moved) / unmoved.
+    stays in its place for the share ``unmoved`` of the users. It moves to the second place, and to
+    the third place, for the share ``moved`` on average. A shuffle is assumed to leave it in its
+    place for the share ``moved`` too. So ``seen_share`` of the affected users looks affected.
 
-    If this probability is at most 1/2, the correction would at least double the share. Then the
-    share is not corrected.
+    If ``seen_share`` is at most 1/2, the correction would at least double the share. Then the share
+    is not corrected.
     """
     unmoved = usual[0]
     moved = sum(usual[1:]) / _OTHER_PLACES

@@ -31,7 +31,7 @@ class Scene:
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None  # None if there are no earlier lists
-    # Whether the earlier lists are older than those of the last run, because runs were skipped
+    # Whether the earlier lists are older than the last run, because runs were skipped
     is_older: bool = False
     # Usual shares of users by arm, feature and bin.
     usual_histograms: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Hypothesis:
     arm: Arm
     affected: Flags  # (n,), False for users that cannot be judged
     judged: Flags  # (n,), whether the user can be judged
-    usual: float = 0.0  # share of healthy users that look as if they were affected
+    usual: float = 0.0  # share of healthy users that look affected
     # The feature by which users look affected, if there is one
     feature: ChangeFeature | None = None
     segment: str = ALL  # the segment that was searched
@@ -159,7 +159,7 @@ _SEARCHED = 100
 def search_segments(
     scene: Scene, find: Callable[[str], Outliers | None]
 ) -> tuple[str, Outliers] | None:
-    """Return the outliers of all users. If there are none, return those of a single segment.
+    """Return the outliers of all users. If there are none, return the outliers of one segment.
 
     ``find`` returns the outliers of a segment. If many healthy users look like affected users, a
     few affected users are outliers only in their segment. At most `_SEARCHED` segments are

@@ -76,7 +76,7 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
 # If at least this share of the users has lists that are like the other arm's, these users explain
 # why lists became more alike. If fewer do, the lists of all users are compared.
 MANY_ALIKE = 0.25
-# If the lists of at least this share of the users became more alike, those of all users did.
+# If the lists of at least this share of the users became more alike, the lists of all users did.
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
 _ALL_ALIKE = 0.6
@@ -122,7 +122,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     `ChangeFeature.TOTAL` measures how far the candidate's list is from the baseline's, from 0 to
     2 `SHARE_BINS`.
     """
-    # `OwnLists` compares any two lists of a user. Here they are those of both arms.
+    # `OwnLists` can compare any two lists of a user. Here it compares the lists of both arms.
     lists = OwnLists.of_pairs(batch)
     # The second argument, which marks unchanged lists, makes no difference to this feature.
     distances = bin_lists(lists, is_known)[ChangeFeature.TOTAL]

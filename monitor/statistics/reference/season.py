@@ -117,10 +117,10 @@ def remove_seasons(
 def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats) -> Seasonal:
     """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
-    Far-out values are limited first. To shrink the mean of a phase, its distance from the overall
-    mean is multiplied by B = T / (T + W / n). T is the variance between phases, W is the variance
-    within phases, and n is the number of runs in the phase. The cost in degrees of freedom is about
-    the sum of all B.
+    Far-out values are limited first. To shrink the mean of a phase, the distance of this mean from
+    the overall mean is multiplied by B = T / (T + W / n). T is the variance between phases, W is
+    the variance within phases, and n is the number of runs in the phase. About as many degrees of
+    freedom are used as the sum of all B.
     """
     runs = len(values) - phases.under_way
     if runs == 0:
@@ -144,7 +144,7 @@ def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats)
     counts, means = _average_by_phase(is_in_phase, deviations)
     shrinkage = _shrink(deviations, counts, means)
     # Recurrences are counted like runs. A recurrence without values has NaN.
-    recurrence_values = np.where(_any_of(~np.isnan(deviations), block_starts), 0.0, np.nan)
+    recurrence_values = np.where(_any_in_block(~np.isnan(deviations), block_starts), 0.0, np.nan)
     recurrences, _ = _average_by_phase(is_in_phase[block_starts], recurrence_values)
     is_next_phase = distinct_phases == phases.now
     has_enough = _has_enough_recurrences(recurrences, patterns.least_recurrences, is_next_phase)
@@ -185,7 +185,7 @@ def _without_season(values: Floats) -> Seasonal:
 def _measure_phase_variance(is_in_phase: Floats, residuals: Floats, phase: int) -> Floats:
     """Variance of the runs in one phase, as a multiple of the usual variance in a phase, (m,).
 
-    ``phase`` is the column of the phase. The multiple is at least 1. With few runs it is shrunk
+    ``phase`` is the index of the phase. The multiple is at least 1. With few runs it is shrunk
     towards 1.
     """
     counts, deviations = _average_by_phase(is_in_phase, np.abs(residuals))
@@ -196,7 +196,7 @@ def _measure_phase_variance(is_in_phase: Floats, residuals: Floats, phase: int) 
     return phase_variance
 
 
-def _any_of(flags: Flags, block_starts: Integers) -> Flags:
+def _any_in_block(flags: Flags, block_starts: Integers) -> Flags:
     """Whether any run of a block has the flag, (blocks, m).
 
     ``block_starts`` has the first row of each block.
@@ -320,7 +320,7 @@ def _find_ill(
     distances = means - find_median(healthy_values)
     is_far_out = np.abs(distances) > FAR_OUT * find_scale(healthy_values)
     far_distances = np.where(is_far_out, distances, np.nan)
-    is_ill = _any_of(alerting & ~in_long_alert, block_starts)
+    is_ill = _any_in_block(alerting & ~in_long_alert, block_starts)
     last_block_of_phase: dict[int, int] = {}
     for block, phase in enumerate(phase_of_run[block_starts].tolist()):
         before = last_block_of_phase.get(phase)
@@ -336,8 +336,8 @@ def _find_recurring(
 ) -> tuple[Flags, Flags]:
     """Find phases with RECURRING ill blocks in a row. A block is one recurrence of a phase.
 
-    Returns two arrays: which runs of such a phase are older than these blocks, (runs, m), and
-    whether each block is one of these blocks, (blocks, m).
+    Returns two arrays: whether a run is of such a phase and older than these blocks, (runs, m), and
+    whether a block is one of these blocks, (blocks, m).
     """
     is_outdated = np.zeros((len(phase_of_run), is_ill.shape[1]), dtype=bool)
     is_recurring = np.zeros(is_ill.shape, dtype=bool)

@@ -52,7 +52,7 @@ def count_far(summary: Summary, far_statistic: Statistic) -> AffectedUsers:
 
 
 def share_gap(baseline: AffectedUsers, candidate: AffectedUsers) -> Gap:
-    """The affected share of the candidate's users minus that of the baseline's users, in [-1, 1].
+    """The candidate's share of affected users minus the baseline's share, in [-1, 1].
 
     For users with far lists this is the far gap. For users with missing, short, shared or unchanged
     lists it is a list gap. This is the value for people. Rules judge the `angle_gap`.

@@ -16,7 +16,7 @@ If the split is as planned, the chance that this ever happens is at most 0.001. 
 100 looks it happened in four. A chi-square test at each look had 157 false alerts.
 """
 CONCENTRATION = 10_000.0
-"""How many users the prior is worth. The value is that of Lindon and Malek (2020).
+"""How many users the prior is worth. The value is from Lindon and Malek (2020).
 
 Splits that differ from the plan by about 1 % are found first.
 """

@@ -51,8 +51,8 @@ def element_weighted_tau(alignment: Alignment) -> Floats:
     weights are equal, this is `extended_tau`. Identical lists score exactly 1. Disjoint lists and
     one empty list score exactly -1. For two empty lists, the score is NaN. A proper prefix scores
     below 1. The metric is symmetric. Ties are ignored. Cost: k² multiplications for each pair, 2 k
-    log² k for long lists. Source: The universe is that of van der Geer (2016). The weights are
-    those of Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010).
+    log² k for long lists. Source: van der Geer (2016) for the universe; Kumar and Vassilvitskii,
+    Generalized distances between rankings (WWW 2010) for the weights.
     """
     tau = np.clip(measure_both_ways(_extended_one_way, alignment), -1.0, 1.0)
     tau[alignment.short == 0] = -1.0
@@ -102,8 +102,8 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
 
     Identical lists have distance 0. Fewer than two common items give NaN. If every delta is 1, this
     is `kendall_distance`. The metric is symmetric. Ties are ignored.
-    Source: Kumar and Vassilvitskii (2010), position weights. The cost 1 for equal ranks is that of
-    van Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
+    Source: Kumar and Vassilvitskii (2010), position weights. The cost 1 for equal ranks is from van
+    Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
     """
 
     def measure(one_way: Alignment) -> Floats:

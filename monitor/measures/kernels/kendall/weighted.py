@@ -181,7 +181,7 @@ def tau_ap(alignment: Alignment) -> Floats:
 
     Identical lists score 1 and reversed lists score -1. Fewer than two common items give NaN. The
     metric is NOT symmetric, because errors at the top of the candidate's list cost most.
-    `tau_ap_symmetric` is the mean of both directions. Ties are ignored. The cost is that of
+    `tau_ap_symmetric` is the mean of both directions. Ties are ignored. The cost is the same as for
     `weighted_tau`.
     Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information
     retrieval (SIGIR 2008).
