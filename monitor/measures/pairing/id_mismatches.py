@@ -196,7 +196,7 @@ def find_mismatch(
     best = None
     most = _count_matches(str, few, many)
     least = max(most + 1, _LEAST_MATCH * len(few))
-    for respelling in _respellings(list(map(str, few)), list(map(str, many))):
+    for respelling in _propose_respellings(list(map(str, few)), list(map(str, many))):
         count = _count_matches(respelling.spell, few, many)
         if count >= least:
             best = respelling
@@ -206,7 +206,8 @@ def find_mismatch(
     if best is not None and best.kind is MismatchKind.SEVERAL:
         best = _leave_out_forms(best, few, many, most)
     if best is None:
-        if not is_many and _are_numbers(ours) == _are_numbers(theirs):
+        may_be_chance = not is_many and _are_numbers(ours) == _are_numbers(theirs)
+        if may_be_chance:
             return None
         return IdMismatch(
             kind=MismatchKind.UNKNOWN,
@@ -263,7 +264,7 @@ def _select_evenly(ids: Sequence[object]) -> Sequence[object]:
     return ids[::step]
 
 
-def _respellings(few: Sequence[str], many: Sequence[str]) -> Iterator[_Respelling]:
+def _propose_respellings(few: Sequence[str], many: Sequence[str]) -> Iterator[_Respelling]:
     """Other spellings, the simplest first.
 
     If two spellings make the same number of ids equal, the first one is proposed.

@@ -223,7 +223,7 @@ def compare_pairs(
 
     How much an arm's change adds to the distance depends on whether the other arm's list changes
     first. So each arm gets the mean over both orders (Shapley 1953). `walk_to` splits the mean into
-    parts. It is 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
+    parts. All parts are 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
     ``membership`` is exactly 0 if the list has the same items as before. Pairs with a changed list
     take two walks, and are scored at most 24 times, usually 16 times. Other pairs are scored 4
     times.
@@ -283,6 +283,7 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
 
 
 def _widen(codes: Codes, k: int) -> Codes:
+    """Pad lists of at most k places to k places."""
     missing_places = k - codes.shape[1]
     if not missing_places:
         return codes
