@@ -272,7 +272,7 @@ def _find_past_alerts(
         healthy=~alerting & ~is_odd & ~find_postponed(lessons.z),
         alerting=alerting,
         firing=rule_series.find_firings(series, past),
-        far=lessons.z > NORMAL_AGAIN[Learning.DROP],
+        far_from_normal=lessons.z > NORMAL_AGAIN[Learning.DROP],
     )
 
 

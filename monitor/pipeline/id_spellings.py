@@ -18,7 +18,7 @@ from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
 from monitor.model.run_reasons import IdKind, IdMismatch
 from monitor.pipeline.pull import Arms, ask_in_time
 from monitor.statistics.attribution.changes import PairChanges
-from monitor.statistics.attribution.decomposition import find_place, rows_of_place
+from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
 from monitor.statistics.attribution.scene import Scene
 
 _MIN_SHARE = 0.5
@@ -79,7 +79,7 @@ def _find_respelled_since(
     """
     lists = changes.lists[arm]
     segment = ALL if finding is None else finding.segment
-    rows = rows_of_place(segment, scene.segments)
+    rows = rows_of_segment(segment, scene.segments)
     rows = rows[changes.is_known[rows]]
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
@@ -99,8 +99,8 @@ def _find_respelled_since(
     affected = changes.is_known & (2 * new_items > lists.present_lengths)
     if not affected.any():
         return None
-    segment = find_place(affected, 0.0, scene.segments)
-    affected_in_segment = affected[rows_of_place(segment, scene.segments)]
+    segment = find_affected_segment(affected, 0.0, scene.segments)
+    affected_in_segment = affected[rows_of_segment(segment, scene.segments)]
     # The number of users is exact if all users of the segment are affected, and no other users.
     is_exact = affected_in_segment.all() and len(affected_in_segment) == affected.sum()
     return Finding(

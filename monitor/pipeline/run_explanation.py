@@ -42,7 +42,7 @@ from monitor.statistics.attribution.decomposition import (
     ExposureShift,
     compare_exposure,
     decompose_drop,
-    rows_of_place,
+    rows_of_segment,
 )
 from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
@@ -267,7 +267,7 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         sentence = write_drop(drop)
     else:
         sentence = write_distance(split.means)
-    rows = rows_of_place(segment, scene.segments)
+    rows = rows_of_segment(segment, scene.segments)
     if not len(rows):
         # No user of the segment has lists to show, so lists of all users are shown.
         rows = scene.segments[ALL]

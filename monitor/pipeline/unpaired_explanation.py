@@ -260,6 +260,6 @@ def _make_scene(
             is_known=np.ones(len(former), dtype=bool),
             lists=lists,
             by_arm={},
-            is_still={arm: of_arm.is_same for arm, of_arm in lists.items()},
+            is_unchanged={arm: of_arm.is_same for arm, of_arm in lists.items()},
         ),
     )

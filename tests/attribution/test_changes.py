@@ -399,8 +399,10 @@ def test_if_all_lists_became_a_little_more_similar_all_users_are_named():
         )
         for arm in Arm
     }
-    is_still = {arm: lists.is_same for arm, lists in own.items()}
-    changes = PairChanges(former=before, is_known=is_known, lists=own, by_arm={}, is_still=is_still)
+    is_unchanged = {arm: lists.is_same for arm, lists in own.items()}
+    changes = PairChanges(
+        former=before, is_known=is_known, lists=own, by_arm={}, is_unchanged=is_unchanged
+    )
     scene = Scene(
         batch=now, segments={"all": np.arange(120)}, coverage=(), changes=changes, is_rise=True
     )

@@ -13,8 +13,8 @@ from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import (
     OTHER_SEGMENTS,
     decompose_drop,
-    find_place,
-    rows_of_place,
+    find_affected_segment,
+    rows_of_segment,
 )
 from monitor.statistics.attribution.parts import Parts
 from tables import cells
@@ -30,7 +30,7 @@ def changes_of(membership, order=0.0):
     )
     by_arm = {Arm.BASELINE: none, Arm.CANDIDATE: parts}
     return PairChanges(
-        former=former, is_known=~np.isnan(membership), lists={}, by_arm=by_arm, is_still={}
+        former=former, is_known=~np.isnan(membership), lists={}, by_arm=by_arm, is_unchanged={}
     )
 
 
@@ -160,7 +160,7 @@ SEGMENTS = {
 def test_the_segment_of_the_hit_users_is_named_or_two_segments_if_they_fit_better(
     affected, usual, named
 ):
-    assert find_place(affected, usual, SEGMENTS) == named
+    assert find_affected_segment(affected, usual, SEGMENTS) == named
 
 
 def test_a_place_is_parsed_even_if_a_name_contains_the_word_and():
@@ -169,6 +169,6 @@ def test_a_place_is_parsed_even_if_a_name_contains_the_word_and():
         "genre=rock and pop": np.array([1, 2]),
         "country=DE": np.array([2, 3]),
     }
-    assert rows_of_place("country=DE and genre=rock and pop", segments).tolist() == [2]
-    assert rows_of_place("genre=rock and pop", segments).tolist() == [1, 2]
-    assert rows_of_place("genre=jazz", segments).tolist() == []
+    assert rows_of_segment("country=DE and genre=rock and pop", segments).tolist() == [2]
+    assert rows_of_segment("genre=rock and pop", segments).tolist() == [1, 2]
+    assert rows_of_segment("genre=jazz", segments).tolist() == []

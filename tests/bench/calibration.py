@@ -299,7 +299,9 @@ class Watch:
         odd = spread_over_segments(find_odd(calm, self.errors, self.z), columns)
         healthy = ~self.alarms & ~odd & ~self.drifts & ~suspects & ~find_postponed(self.z)
         far = self.z > NORMAL_AGAIN[Learning.DROP]
-        past = PastAlerts(healthy=healthy, alerting=self.alarms, firing=self.fired, far=far)
+        past = PastAlerts(
+            healthy=healthy, alerting=self.alarms, firing=self.fired, far_from_normal=far
+        )
         is_low = np.full(now.size, -1.0)
         reference = compute_reference(
             self.values, self.errors, phases=phases, alerts=past, side=is_low

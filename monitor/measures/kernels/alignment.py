@@ -41,9 +41,8 @@ class Alignment:
     batch lacks one of them, it is None.
     """
 
-    positions: (
-        Ranks  # (k, n): each baseline item's rank (from 0) in the candidate's list, k if absent
-    )
+    # (k, n): each baseline item's rank (from 0) in the candidate's list, k if absent
+    positions: Ranks
     baseline_lengths: Codes  # (n,), at most k
     candidate_lengths: Codes
     scores: ByArm | None = field(default=None, kw_only=True)
@@ -76,7 +75,7 @@ class Alignment:
     @cached_property
     def common(self) -> Array:
         """The number of items that the lists of each pair have in common."""
-        if "agreement" in self.__dict__:
+        if "agreement" in self.__dict__:  # it was computed already
             last: Array = self.agreement[-1]
             return last
         is_common = (self.positions < self.k).view(np.uint8)
@@ -187,6 +186,7 @@ def derive_once(derive: Callable[[Alignment], _ValueT]) -> Callable[[Alignment],
 
 
 def _agree_by_pairs(positions: Ranks) -> Ranks:
+    """`Alignment.agreement` in O(k²) for each pair, which is faster for short lists."""
     agreement = np.empty_like(positions)
     inside = np.empty(positions.shape, dtype=np.bool_)
     for depth in range(1, len(positions) + 1):
@@ -196,6 +196,7 @@ def _agree_by_pairs(positions: Ranks) -> Ranks:
 
 
 def _agree_by_counting(positions: Ranks) -> Ranks:
+    """`Alignment.agreement` in O(k) for each pair."""
     k, n = positions.shape
     depths = np.maximum(positions, np.arange(k, dtype=positions.dtype)[:, None])
     cells = depths * np.intp(n) + np.arange(n)
@@ -240,8 +241,8 @@ def align(batch: PairBatch) -> Alignment:
     def by_rank(places: Floats) -> Floats:
         return np.ascontiguousarray(places[:, :longest].T)
 
-    # The ideal list is not cut to the longest list, because the result must not depend on the
-    # block.
+    # The ideal list is not cut to the longest list of this batch, because the result for a pair
+    # must not depend on the other pairs.
     def ideal_by_rank(ideal: Floats) -> Floats:
         return np.ascontiguousarray(ideal.T)
 
@@ -270,8 +271,8 @@ def row_blocks(batch: PairBatch) -> Iterator[slice]:
 def blocks(batch: PairBatch) -> list[tuple[slice, Alignment]]:
     """Align a batch in blocks that fit into the cache, without scores, weights and labels.
 
-    The function returns the rows of each block and their alignment. The batch keeps them. For lists
-    of at most 255 items they take an eighth of the memory of the lists.
+    The function returns the rows and the alignment of each block. The batch stores the alignments.
+    For lists of at most 255 items they take an eighth of the memory of the lists.
     """
     if not batch.alignments:
         lists = replace(batch, scores=None, weights=None, labels=None)
@@ -331,9 +332,11 @@ def count_discordant(alignment: Alignment) -> Integers:
     """
     is_common = alignment.positions < alignment.k
     ranks = np.arange(alignment.k, dtype=alignment.positions.dtype)[:, None]
-    places = np.add.reduce(is_common * ranks, axis=0, dtype=np.int64)
-    absent_ahead: Integers = places - count_pairs(count_shared(alignment))
-    return alignment.inversions.astype(np.int64) - absent_ahead
+    rank_sums = np.add.reduce(is_common * ranks, axis=0, dtype=np.int64)
+    # Without absent items, the ranks of the common items would add up to `count_pairs`. Each absent
+    # item adds 1 for each common item behind it.
+    pairs_with_absent: Integers = rank_sums - count_pairs(count_shared(alignment))
+    return alignment.inversions.astype(np.int64) - pairs_with_absent
 
 
 def exchange_arms(alignment: Alignment) -> Alignment:

@@ -18,7 +18,7 @@ def count_items(
     """The items in the lists of these rows, in ascending order, and how often each is listed.
 
     Codes are below ``items``. Padding is -1. The cost is O(places + items). If ``items`` is large,
-    the cost is that of sorting the places.
+    the places are sorted instead.
     """
     # If the segment is small and the catalogue is large, a sort takes less time than a table.
     if items >= DENSE_FACTOR * len(rows) * codes.shape[1]:
@@ -60,8 +60,8 @@ def gini(counts: Integers, catalogue: int) -> float:
     # exposure.
     ordered = np.sort(counts).astype(np.float64)
     m = len(ordered)
-    spread = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)
-    return spread / (catalogue * float(ordered.sum())) + (catalogue - m) / catalogue
+    differences = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)
+    return differences / (catalogue * float(ordered.sum())) + (catalogue - m) / catalogue
 
 
 def entropy(counts: Integers) -> float:
@@ -87,11 +87,12 @@ def kolmogorov_smirnov(baseline: Floats, candidate: Floats) -> float:
     # numpy's stable sort merges the two sorted samples in one pass.
     order = np.argsort(values, kind="stable")
     values = values[order]
-    baseline_seen = np.cumsum(order < len(baseline))
+    # The functions are compared at the last of several equal values.
     is_last = np.append(values[1:] != values[:-1], True)
-    ours = baseline_seen[is_last]
-    theirs = np.flatnonzero(is_last) + 1 - ours
-    return float(np.abs(ours / len(baseline) - theirs / len(candidate)).max())
+    baseline_count = np.cumsum(order < len(baseline))[is_last]
+    candidate_count = np.flatnonzero(is_last) + 1 - baseline_count
+    differences = baseline_count / len(baseline) - candidate_count / len(candidate)
+    return float(np.abs(differences).max())
 
 
 def churn(
@@ -149,9 +150,9 @@ def weigh_changes(before: Integers, now: Integers) -> Floats:
     """Weigh each item's change of its number of users: float64 (items,), at least 0.
 
     The weight of a change from a to b users is (b - a)^2 / (a + b), minus `_TIMES_OTHERS` times the
-    mean weight of the changes of other items. These are all items but the `_CHANGED_MOST` items
+    mean weight of the other items' changes. The other items are all but the `_CHANGED_MOST` items
     with the largest changes. So a change of all items has hardly any weight. If a few items are new
-    or gone, their weights are nearly the numbers of their users.
+    or gone, each item's weight is nearly the number of its users.
 
     On 52 healthy days of real lists (all users and two segments) the largest change is at most 36
     times the mean. If an item vanishes from the lists of 59 of 711 users, its weight is 48 users.
@@ -161,8 +162,8 @@ def weigh_changes(before: Integers, now: Integers) -> Floats:
     users = now + before
     is_other = np.ones(len(squares), dtype=np.bool_)
     if len(squares):
-        first = max(0, len(squares) - _CHANGED_MOST)
-        is_other[np.argpartition(squares, first)[first:]] = False
-    of_others = squares[is_other].sum() / max(1, users[is_other].sum())
-    weighed: Floats = squares / np.maximum(users, 1) - _TIMES_OTHERS * of_others
-    return np.maximum(weighed, 0.0)
+        others = max(0, len(squares) - _CHANGED_MOST)
+        is_other[np.argpartition(squares, others)[others:]] = False
+    weight_of_others = squares[is_other].sum() / max(1, users[is_other].sum())
+    weights: Floats = squares / np.maximum(users, 1) - _TIMES_OTHERS * weight_of_others
+    return np.maximum(weights, 0.0)

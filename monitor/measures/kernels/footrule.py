@@ -69,13 +69,15 @@ def topk_footrule(alignment: Alignment) -> Floats:
     Source: Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l) at l = k + 1.
     """
     k = alignment.k
-    a = alignment.baseline_lengths
-    b = alignment.candidate_lengths
+    our_length = alignment.baseline_lengths
+    their_length = alignment.candidate_lengths
     rank = np.arange(k, dtype=np.int64)[:, None]
-    places = np.minimum(alignment.positions.astype(np.int64), b)
-    distance: Floats = np.where(rank < a, np.abs(rank - places), 0).sum(axis=0).astype(np.float64)
-    is_only_theirs = (alignment.candidate_positions >= k) & (rank < b)
-    distance += np.where(is_only_theirs, np.abs(rank - a), 0).sum(axis=0)
+    their_rank = np.minimum(alignment.positions.astype(np.int64), their_length)
+    moves_of_ours = np.where(rank < our_length, np.abs(rank - their_rank), 0)
+    is_only_theirs = (alignment.candidate_positions >= k) & (rank < their_length)
+    moves_of_theirs = np.where(is_only_theirs, np.abs(rank - our_length), 0)
+    distance: Floats = moves_of_ours.sum(axis=0).astype(np.float64)
+    distance += moves_of_theirs.sum(axis=0)
     distance[alignment.short == 0] = np.nan
     return distance
 
@@ -106,7 +108,8 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
     """
 
     def measure(one_way: Alignment) -> Floats:
-        return _move(one_way, weigh_shared)[0]
+        moved, _ = _sum_moves(one_way, weigh_shared)
+        return moved
 
     return without_unweighted(alignment, measure_both_ways(measure, alignment))
 
@@ -114,17 +117,16 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """`element_weighted_footrule` divided by its maximum: float64 (n,) in [0, 1].
 
-    The maximum is the mean of two distances. One is the distance of the baseline's list from its
-    reversal. The other is the distance of the candidate's list from its reversal. Let W be the
-    weight of a list, and c the middle of an item in it. A reversal moves the item by 2 |c - W / 2|.
-    Let c' be the item's middle in the other list.
-    |c - c'| is at most |c - W / 2| + |c' - W / 2|. So the maximum is reached if every item crosses
-    the middle. Identical lists score 0 and reversed lists score 1. Fewer than two common items give
-    NaN. If all weights are equal, this is `footrule_normalized`. The metric is symmetric.
+    The maximum is the mean of two distances: of the baseline's list from its reversal, and of the
+    candidate's list from its reversal. Let W be the weight of a list. Let c and c' be the middles
+    of an item in the two lists. A reversal moves the item by 2 |c - W / 2|. |c - c'| is at most
+    |c - W / 2| + |c' - W / 2|. So the maximum is reached if every item crosses the middle of the
+    list. Identical lists score 0 and reversed lists score 1. Fewer than two common items give NaN.
+    If all weights are equal, this is `footrule_normalized`. The metric is symmetric.
     """
 
     def measure(one_way: Alignment) -> Floats:
-        moved, most = _move(one_way, weigh_shared)
+        moved, most = _sum_moves(one_way, weigh_shared)
         return divide(moved, most)
 
     return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
@@ -144,13 +146,14 @@ def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
         return weigh_shared(one_way, shared) * costs
 
     def measure(one_way: Alignment) -> Floats:
-        return _move(one_way, weigh)[0]
+        moved, _ = _sum_moves(one_way, weigh)
+        return moved
 
     return without_unweighted(alignment, measure_both_ways(measure, alignment))
 
 
-def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
-    """The sum of the distances that the common items move, and its maximum."""
+def _sum_moves(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
+    """The sum of the weighted distances that the common items move, and its maximum."""
     shared = rank_shared(alignment)
     weights = weigh_items(alignment, shared)
     ours = sum_ahead(weights)

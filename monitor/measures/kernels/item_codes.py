@@ -28,17 +28,17 @@ def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Code
     if not _is_dense(top, baseline, candidate):
         return _search(baseline, items), _search(candidate, items), items
     # The code of padding, -1, selects the last entry.
-    place = np.full(top + 2, PAD, dtype=np.int32)
-    place[items] = np.arange(len(items), dtype=np.int32)
-    return look_up(place, baseline), look_up(place, candidate), items
+    index_of_code = np.full(top + 2, PAD, dtype=np.int32)
+    index_of_code[items] = np.arange(len(items), dtype=np.int32)
+    return look_up(index_of_code, baseline), look_up(index_of_code, candidate), items
 
 
 def index_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
     """Replace both arms' codes by codes that can index a small table.
 
-    Codes are already small enough if a table for them has at most `DENSE_FACTOR` entries for each
-    list. Then they stay the same, and the third array has all codes up to the highest one.
-    Otherwise the result is that of `compact_codes`.
+    Codes are small enough if a table of all codes has at most `DENSE_FACTOR` entries for each list.
+    Then the codes stay the same, and the third array has all codes up to the highest one. Otherwise
+    the result of `compact_codes` is returned.
     """
     top = max(int(baseline.max(initial=PAD)), int(candidate.max(initial=PAD)))
     if _is_dense(top, baseline[:, :1], candidate[:, :1]):
@@ -83,15 +83,16 @@ def _blocks(codes: Integers) -> Iterator[Rows]:
         yield codes[low : low + _CACHED_CELLS].astype(np.intp)
 
 
-def look_up(place: Codes, codes: Integers) -> Codes:
-    """Compute ``place[codes]``. The result has the shape of ``codes``."""
-    places = np.empty(codes.size, dtype=np.int32)
+def look_up(table: Codes, codes: Integers) -> Codes:
+    """Compute ``table[codes]``. The result has the shape of ``codes``."""
+    values = np.empty(codes.size, dtype=np.int32)
     for low, block in zip(range(0, codes.size, _CACHED_CELLS), _blocks(codes.ravel()), strict=True):
-        places[low : low + len(block)] = place[block]
-    return places.reshape(codes.shape)
+        values[low : low + len(block)] = table[block]
+    return values.reshape(codes.shape)
 
 
 def _search(codes: Codes, items: Codes) -> Codes:
-    places = np.searchsorted(items, codes).astype(np.int32)
-    places[codes < 0] = PAD
-    return places
+    """The index of each code in ``items``, which has all these codes. Padding stays -1."""
+    indexes = np.searchsorted(items, codes).astype(np.int32)
+    indexes[codes < 0] = PAD
+    return indexes

@@ -9,8 +9,8 @@ from monitor.measures.kernels.ragged import BLOCK_CELLS, find_cells
 from monitor.model.arrays import Codes, Floats, Integers, Offsets, Rows
 from monitor.model.rankings import ByArm, Labels
 
-# The distance between the keys of two rows. All codes, negative ones too, fit into it.
-_ROOM = 1 << 32
+# A key is the row times this factor, plus the code. All codes are smaller, negative ones too.
+_ROW_FACTOR = 1 << 32
 
 
 def place_grades(
@@ -40,11 +40,11 @@ def place_grades(
     step = max(1, BLOCK_CELLS // k)
     for low in range(0, n, step):
         part = slice(low, min(low + step, n))
-        pairs, keys, graded = _join_grades(rows[part], offsets, items, grades)
-        _fill_grades(placed.baseline[part], baseline[part], keys, graded)
-        _fill_grades(placed.candidate[part], candidate[part], keys, graded)
-        _fill_ideal(ideal[part], pairs, graded)
-        relevant[part] = np.bincount(pairs[graded > 0], minlength=len(relevant[part]))
+        pairs, keys, pair_grades = _join_grades(rows[part], offsets, items, grades)
+        _fill_grades(placed.baseline[part], baseline[part], keys, pair_grades)
+        _fill_grades(placed.candidate[part], candidate[part], keys, pair_grades)
+        _fill_ideal(ideal[part], pairs, pair_grades)
+        relevant[part] = np.bincount(pairs[pair_grades > 0], minlength=len(relevant[part]))
     return Labels(grades=placed, ideal=ideal, relevant=relevant)
 
 
@@ -71,9 +71,8 @@ def place_weights(
 ) -> Floats:
     """The weight of each listed item: float64 in the shape of ``codes``, NaN at padding (-1).
 
-    ``items`` are the codes of the items that ``weights`` belong to. Codes >= 0 are unique. An item
-    that is in no list has a negative code. A listed item that is not in ``items`` gets the weight
-    ``otherwise``.
+    ``items`` has the code of the item of each weight. Codes >= 0 are unique. An item that is in no
+    list has a negative code. A listed item that is not in ``items`` gets the weight ``otherwise``.
     Cost: O(1) for each place with a table. Without a table it is O(log m) for m items.
     """
     is_listed = items >= 0
@@ -87,9 +86,9 @@ def place_weights(
         table[-1] = np.nan
         return table.take(codes)
     order = np.argsort(items)
-    weighed = _look_up(codes, items[order], weights[order], otherwise)
-    weighed[codes < 0] = np.nan
-    return weighed
+    listed = _look_up(codes, items[order], weights[order], otherwise)
+    listed[codes < 0] = np.nan
+    return listed
 
 
 def _join_grades(
@@ -98,31 +97,32 @@ def _join_grades(
     items: Codes,
     grades: Floats,
 ) -> tuple[Integers, Integers, Floats]:
-    """The pair, key and grade of every item that the user of a pair graded.
+    """The pair, key and grade of every item that the user of a pair graded, by ascending key.
 
-    The result is ordered by ascending key.
+    A key is composed of the pair and the code of the item.
     """
     # Row -1 selects an appended list, which is empty.
     cells, bounds = find_cells(np.append(offsets, offsets[-1]), rows)
     pairs = np.repeat(np.arange(len(rows), dtype=np.int64), np.diff(bounds))
-    keys = pairs * _ROOM + items[cells]
+    keys = pairs * _ROW_FACTOR + items[cells]
     order = np.argsort(keys, kind="stable")
     return pairs[order], keys[order], grades[cells][order]
 
 
-def _fill_grades(places: Floats, codes: Codes, keys: Integers, graded: Floats) -> None:
-    wanted = np.arange(len(codes), dtype=np.int64)[:, None] * _ROOM + codes
-    places[:] = _look_up(wanted, keys, graded, 0.0)
-    places[codes < 0] = 0.0
+def _fill_grades(listed: Floats, codes: Codes, keys: Integers, pair_grades: Floats) -> None:
+    """Write the grade of each listed item. An item without a grade gets 0."""
+    wanted = np.arange(len(codes), dtype=np.int64)[:, None] * _ROW_FACTOR + codes
+    listed[:] = _look_up(wanted, keys, pair_grades, 0.0)
+    listed[codes < 0] = 0.0
 
 
-def _fill_ideal(ideal: Floats, pairs: Integers, graded: Floats) -> None:
+def _fill_ideal(ideal: Floats, pairs: Integers, pair_grades: Floats) -> None:
     """Write the highest grades of each pair, best first. ``pairs`` must be in ascending order."""
-    order = np.lexsort((-graded, pairs))
-    first = np.searchsorted(pairs, np.arange(len(ideal)))
-    place = np.arange(len(pairs)) - first[pairs]
+    order = np.lexsort((-pair_grades, pairs))
+    first_index = np.searchsorted(pairs, np.arange(len(ideal)))
+    place = np.arange(len(pairs)) - first_index[pairs]
     fits = place < ideal.shape[1]
-    ideal[pairs[fits], place[fits]] = graded[order][fits]
+    ideal[pairs[fits], place[fits]] = pair_grades[order][fits]
 
 
 def _look_up(
@@ -134,5 +134,5 @@ def _look_up(
     """The value of each wanted key. It is ``otherwise`` for absent keys. ``keys`` must ascend."""
     if not len(keys):
         return np.full(wanted.shape, otherwise)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, values[at], otherwise)
+    indexes = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[indexes] == wanted, values[indexes], otherwise)

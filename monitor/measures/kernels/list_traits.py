@@ -33,10 +33,10 @@ def number_repeated(codes: Codes) -> Integers:
     for depth in (_REPEATED_DEPTH, codes.shape[1]):
         if not len(rows):
             return numbers
-        group_of, counts = _group_lists(codes[rows, :depth])
-        is_repeated = counts[group_of] > 1
+        list_numbers, counts = _group_lists(codes[rows, :depth])
+        is_repeated = counts[list_numbers] > 1
         rows = rows[is_repeated]
-    numbers[rows] = group_of[is_repeated]
+    numbers[rows] = list_numbers[is_repeated]
     return numbers
 
 
@@ -47,8 +47,8 @@ def _group_lists(codes: Codes) -> tuple[Integers, Integers]:
     for place, key in enumerate(_hash_keys(codes.shape[1])):
         hashes += (codes[:, place] + 1).astype(np.uint64) * key
         hashes ^= hashes >> np.uint64(29)
-    _, group_of, counts = np.unique(hashes, return_inverse=True, return_counts=True)
-    return group_of, counts
+    _, list_numbers, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    return list_numbers, counts
 
 
 @cache
@@ -62,8 +62,8 @@ def largest_group(numbers: Integers) -> int:
 
     ``numbers`` is a result of `number_repeated`.
     """
-    repeated = numbers[numbers >= 0]
-    return int(np.unique(repeated, return_counts=True)[1].max(initial=1))
+    _, users = np.unique(numbers[numbers >= 0], return_counts=True)
+    return int(users.max(initial=1))
 
 
 def is_unchanged(
@@ -85,9 +85,9 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items are mostly in opposite order in the two lists: float64 (n,).
 
     The first `REVERSED_DEPTH` items of both lists are compared. The value is 1 if more than half of
-    their pairs are in opposite order. If not, it is 0. It is NaN if the first items of the two
-    lists are not the same set, or if a list has fewer than `REVERSED_DEPTH` items. Codes are arrays
-    (n, k), padded with -1.
+    the pairs of these items are in opposite order, and otherwise 0. It is NaN if the two lists do
+    not have the same first items, or if a list has fewer than `REVERSED_DEPTH` items. Codes are
+    arrays (n, k), padded with -1.
     """
     ours = baseline[:, :REVERSED_DEPTH]
     theirs = candidate[:, :REVERSED_DEPTH]

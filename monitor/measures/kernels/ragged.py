@@ -55,7 +55,7 @@ def pad(
 
 
 def _view_matrix(codes: Integers, offsets: Offsets, k: int) -> Codes | None:
-    """The lists as a matrix (n, k) that cannot be written. None unless all have k codes."""
+    """The lists as a read-only matrix (n, k). None unless all lists have k codes of type int32."""
     if codes.dtype != np.int32 or not (np.diff(offsets) == k).all():
         return None
     matrix: Codes = codes[offsets[0] : offsets[-1]].reshape(-1, k)
@@ -102,12 +102,8 @@ def _check(
 ) -> None:
     if k < 1:
         raise ValueError(f"k must be at least 1, not {k}")
-    if (
-        len(offsets) < 1
-        or offsets[0] < 0
-        or offsets[-1] > len(codes)
-        or (np.diff(offsets) < 0).any()
-    ):
+    bounds = np.concatenate(([0], offsets, [len(codes)]))
+    if not len(offsets) or (np.diff(bounds) < 0).any():
         raise ValueError(
             f"offsets must ascend from 0 and must not exceed {len(codes)}, the number of codes"
         )
@@ -150,7 +146,7 @@ def _has_duplicates(block: Codes) -> Flags:
 
 
 def find_first_places(rows: Integers) -> Flags:
-    """Marks the places of padded rows (n, k) that have the first occurrence of an item."""
+    """Whether each place of padded rows (n, k) has the first occurrence of an item."""
     order = np.argsort(rows, axis=1, kind="stable")
     ordered = np.take_along_axis(rows, order, axis=1)
     # In ``ordered``, equal items are neighbours, and the one with the first place comes first.

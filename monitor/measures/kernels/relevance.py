@@ -71,17 +71,18 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
 
     ``ideal`` (depth, n) has the user's highest grades in descending order. *It includes items that
     are not listed.* So a list without the best items does not score 1, and both arms have the same
-    ideal list. The depth is that of the metric. It may exceed the depth of ``grades``, so a short
-    list does not score more. The grades 3 2 3 0 1 2 score 0.961 if the user graded only these six
-    items. If the user also gave 3 and 2 to items that are not listed, the ideal list is
-    3 3 3 2 2 2. Then the same list scores 0.785.
+    ideal list. ``ideal`` may be deeper than ``grades``, so a short list does not score more. The
+    grades 3 2 3 0 1 2 score 0.961 if the user graded only these six items. If the user also gave 3
+    and 2 to items that are not listed, the ideal list is 3 3 3 2 2 2. Then the same list scores
+    0.785.
     Source: Järvelin and Kekäläinen (2002), section 2.3, with the discount and gains of `dcg`. For
     linear gains this is trec_eval's ndcg_cut.
     """
     if gain == EXPONENTIAL:
         # The gains are scaled by 2**-(highest grade). So no grade is too large.
-        grades = _scaled(grades, ideal[0])
-        ideal = _scaled(ideal, ideal[0])
+        highest = ideal[0]
+        grades = _scale_gains(grades, highest)
+        ideal = _scale_gains(ideal, highest)
     return np.minimum(divide(dcg(grades, LINEAR), dcg(ideal, LINEAR)), 1.0)
 
 
@@ -123,7 +124,7 @@ def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
 
     The baseline's list has l items. Its item at rank r has the grade l - r + 1. Any other item has
     the grade 0. The ideal list is the baseline's list. The gain is the grade (``linear``) or
-    2**grade - 1 (``exponential``). Discounts are those of `dcg`. Identical lists score exactly 1.
+    2**grade - 1 (``exponential``), discounted as in `dcg`. Identical lists score exactly 1.
     Disjoint lists and one empty list score exactly 0. For two empty lists, the score is NaN. The
     metric is *asymmetric*, because the grades come from the baseline. A candidate item that is not
     in the baseline's list adds nothing and moves the items after it down.
@@ -158,10 +159,10 @@ def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
     grades: Floats = np.maximum(lengths - np.arange(k)[:, None], 0).astype(np.float64)
     if gain == LINEAR:
         return grades
-    return _scaled(grades, lengths.astype(np.float64))
+    return _scale_gains(grades, lengths.astype(np.float64))
 
 
-def _scaled(grades: Floats, highest: Floats) -> Floats:
+def _scale_gains(grades: Floats, highest: Floats) -> Floats:
     """(2**grade - 1) / 2**highest. Each column has its own highest grade."""
     # The result is finite for all grades, because the gains are scaled before the subtraction.
     scaled: Floats = np.exp2(grades - highest) - np.exp2(-highest)

@@ -20,7 +20,7 @@ def overlap(alignment: Alignment) -> Floats:
 
 
 def jaccard(alignment: Alignment) -> Floats:
-    """The number of common items divided by that of all distinct items: float64 (n,) in [0, 1].
+    """The share of common items among all distinct items: float64 (n,) in [0, 1].
 
     For two lists of k items with overlap o, this is o / (2 - o). The first s of l items score s / l
     against all l items. The order is ignored. Identical lists score 1. Disjoint lists and one empty
@@ -70,10 +70,11 @@ def _harmonic(k: int) -> tuple[Floats, Floats]:
     identical lists of length l.
     """
     unit = 2.0**-52 * 2 ** int(k).bit_length()
-    below = np.round(np.append(np.cumsum(1.0 / np.arange(k, 0, -1))[::-1], 0.0) / unit) * unit
+    exact_below = np.append(np.cumsum(1.0 / np.arange(k, 0, -1))[::-1], 0.0)
+    below = np.round(exact_below / unit) * unit
     lengths = np.arange(k + 1)
-    seen = np.append(0.0, np.cumsum(below[:-1]))
-    return below, lengths - (seen - lengths * below)
+    sums_of_identical = np.append(0.0, np.cumsum(below[:-1])) - lengths * below
+    return below, lengths - sums_of_identical
 
 
 def common_by_chance(k: int, catalogue: int) -> Floats:
@@ -83,14 +84,15 @@ def common_by_chance(k: int, catalogue: int) -> Floats:
     is hypergeometric.
     """
     least = max(0, 2 * k - catalogue)
-    x = np.arange(least, k, dtype=np.float64)
-    strangers = float(catalogue - 2 * k) + x + 1.0
+    z = np.arange(least, k, dtype=np.float64)
+    # The number of items in neither list, if the lists share z + 1 items.
+    in_no_list = float(catalogue - 2 * k) + z + 1.0
     # The logarithms of the ratios of neighbouring probabilities are added up. Other ways fail: the
     # numbers of possible lists overflow, and lgamma loses digits.
-    steps = 2 * np.log(k - x) - np.log(x + 1) - np.log(strangers)
-    logs = np.concatenate(([0.0], np.cumsum(steps)))
-    likely = np.exp(logs - logs.max())
-    return np.concatenate((np.zeros(least), likely / likely.sum()))
+    log_ratios = 2 * np.log(k - z) - np.log(z + 1) - np.log(in_no_list)
+    logs = np.concatenate(([0.0], np.cumsum(log_ratios)))
+    multiples = np.exp(logs - logs.max())
+    return np.concatenate((np.zeros(least), multiples / multiples.sum()))
 
 
 def expect_over_shared(
@@ -104,15 +106,17 @@ def expect_over_shared(
     The lists have k items, and ``values`` has k + 1 values. The mean is over the cases in which z
     is at least ``least``. The result is None if there are no such cases.
     """
-    odds = common_by_chance(k, catalogue)[least:]
-    if not odds.any():
+    probabilities = common_by_chance(k, catalogue)[least:]
+    if not probabilities.any():
         return None
-    return float(odds @ values[least:] / odds.sum())
+    return float(probabilities @ values[least:] / probabilities.sum())
 
 
 def draw_twice(k: int, catalogue: int) -> float:
     """The probability that two given items are both drawn, if k items of a catalogue are drawn."""
-    return k * (k - 1) / (catalogue * (catalogue - 1)) if catalogue > 1 else 0.0
+    if catalogue <= 1:
+        return 0.0
+    return k * (k - 1) / (catalogue * (catalogue - 1))
 
 
 def expect_extended_surplus(k: int, catalogue: int) -> float:
@@ -134,6 +138,7 @@ def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
     lacks N - k items of the catalogue. So the probability of such a pair is the probability that
     both items are among these N - k items.
     """
-    shared = k * (k - 1) * draw_twice(k, catalogue) / 2
-    missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)
-    return (k * k + shared - expect_extended_surplus(k, catalogue)) / 2 + penalty * missing
+    shared_pairs = k * (k - 1) * draw_twice(k, catalogue) / 2
+    missing_pairs = k * (k - 1) * draw_twice(catalogue - k, catalogue)
+    misordered = (k * k + shared_pairs - expect_extended_surplus(k, catalogue)) / 2
+    return misordered + penalty * missing_pairs

@@ -21,7 +21,7 @@ from monitor.model.rankings import ByArm, ItemWeights, PairBatch, RankingTable, 
 
 @immutable
 class CodedLists:
-    """One arm's lists with items as codes. The layout is that of `RankingTable`."""
+    """One arm's lists with items as codes, in the layout of `RankingTable`."""
 
     codes: Integers
     offsets: Offsets
@@ -125,7 +125,7 @@ def pad_both(
     k: int,
     cells: int,
 ) -> tuple[PaddedLists, PaddedLists]:
-    """`pad_lists` for both arms, in two threads if there are at least `WORTH_A_THREAD` cells."""
+    """Call `pad_lists` for both arms, in two threads if there are many ``cells``."""
     if cells < WORTH_A_THREAD:
         return pad_lists(arms[0], rows[0], k), pad_lists(arms[1], rows[1], k)
     with ThreadPoolExecutor(max_workers=2) as threads:
@@ -204,31 +204,32 @@ def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Cod
 def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> tuple[Rows, Rows]:
     """The cells of all tied items, and the new order of these cells.
 
-    ``tied`` marks each item whose score equals that of the item before it.
+    ``tied`` marks each item with the same score as the item before it.
     """
     # The first item of a tied group is not marked, but the item after it is.
     cells = np.flatnonzero(tied | np.append(tied[1:], False))
     groups = np.cumsum(~tied)[cells]
     distinct = np.unique(codes[cells])
-    places = np.searchsorted(distinct, codes[cells])
-    return cells, np.lexsort((rank_by_text(distinct, vocabulary)[places], groups))
+    text_ranks = rank_by_text(distinct, vocabulary)[np.searchsorted(distinct, codes[cells])]
+    return cells, np.lexsort((text_ranks, groups))
 
 
 def _take(lists: CodedLists, rows: Rows) -> CodedLists:
+    """The lists of these rows. Consecutive rows are not copied."""
     if len(rows) and (rows[1:] == rows[:-1] + 1).all():
         return replace(lists, offsets=lists.offsets[rows[0] : rows[-1] + 2])
     codes, offsets = take_lists(lists.codes, lists.offsets, rows)
     scores = lists.scores
     if scores is not None:
-        scores = take_lists(scores, lists.offsets, rows)[0]
+        scores, _ = take_lists(scores, lists.offsets, rows)
     return CodedLists(codes=codes, offsets=offsets, scores=scores)
 
 
 def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
     """Scores in the shape of ``padded``. They are NaN after the end of a list.
 
-    The result is None if the arm has items but no scores. If the arm has no items, nobody can
-    know whether its source has scores, so all scores are NaN.
+    The result is None if the arm has items but no scores. If the arm has no items, it is not known
+    whether its source has scores, so all scores are NaN.
     """
     if not len(lists.codes):
         return np.broadcast_to(np.nan, padded.shape)

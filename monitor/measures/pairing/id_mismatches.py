@@ -1,6 +1,7 @@
 """Finds why the arms have hardly any id in common, and which spelling makes the ids equal."""
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,10 +94,8 @@ class IdComparison:
     ) -> None:
         """Compare the next batch.
 
-        First, only the first items of both arms are compared, which is enough for most batches. If
-        they have few items in common, all items are compared. If all items have few in common too,
-        the function searches for a spelling that makes them equal. It searches only once. After a
-        batch whose arms have many items in common, the items of later batches are not compared.
+        The items are compared only if no earlier batch has many items in common in both arms. The
+        padding is searched in every batch.
         """
         if not all(len(arm.codes) for arm in arms):
             return
@@ -134,11 +133,13 @@ def _compare_items(
 ) -> IdMismatch | None:
     """Why the arms have hardly any item in common. None if they share many items.
 
-    ``earlier`` is the mismatch of an earlier batch. If it is not None, it is returned without
-    another search.
+    ``earlier`` is the mismatch of an earlier batch. It is returned again, because another search
+    would take long.
     """
-    first, others = (set(arm.codes[:_FIRST_CHECKED].tolist()) for arm in arms)
-    if len(first & others) >= LEAST_COMMON * min(len(first), len(others)):
+    # The first items are enough for most batches, and take less time.
+    ours_first, theirs_first = (set(arm.codes[:_FIRST_CHECKED].tolist()) for arm in arms)
+    least = LEAST_COMMON * min(len(ours_first), len(theirs_first))
+    if len(ours_first & theirs_first) >= least:
         return None
     ours, theirs = (distinct_items(arm.codes) for arm in arms)
     common = np.intersect1d(ours, theirs, assume_unique=True)
@@ -184,18 +185,18 @@ def find_mismatch(
     """Find the spelling that makes the largest number of these distinct ids equal.
 
     The search takes up to 1,000 ids of the smaller arm and up to 100,000 ids of the larger arm. If
-    no spelling makes more ids equal, the kind of the result is UNKNOWN. In this case, None is
-    returned if ``is_many`` is false, unless the ids of exactly one arm are numbers. ``is_many`` is
-    false if the arms have so few lists that they may have no id in common by chance.
+    no spelling makes more ids equal, the kind of the result is UNKNOWN. ``is_many`` is false if the
+    arms have so few lists that they may have no id in common by chance. Then None is returned
+    instead of UNKNOWN, unless only one arm's ids are numbers.
     """
-    ours = _thin(baseline)
-    theirs = _thin(candidate)
+    ours = _select_evenly(baseline)
+    theirs = _select_evenly(candidate)
     few, many = sorted((ours, theirs), key=len)
     few = few[:: max(1, len(few) // _TRIED)][:_TRIED]
     best = None
     most = _count_matches(str, few, many)
     least = max(most + 1, _LEAST_MATCH * len(few))
-    for respelling in _respellings(list(map(str, few)), list(map(str, many))):
+    for respelling in _propose_respellings(list(map(str, few)), list(map(str, many))):
         count = _count_matches(respelling.spell, few, many)
         if count >= least:
             best = respelling
@@ -205,7 +206,8 @@ def find_mismatch(
     if best is not None and best.kind is MismatchKind.SEVERAL:
         best = _leave_out_forms(best, few, many, most)
     if best is None:
-        if not is_many and _are_numbers(ours) == _are_numbers(theirs):
+        may_be_chance = not is_many and _are_numbers(ours) == _are_numbers(theirs)
+        if may_be_chance:
             return None
         return IdMismatch(
             kind=MismatchKind.UNKNOWN,
@@ -216,7 +218,7 @@ def find_mismatch(
         )
     examples = _find_examples(best, ours, theirs)
     return IdMismatch(
-        kind=_name(best.kind, examples),
+        kind=_refine_kind(best.kind, examples),
         ids=ids,
         common=common,
         compared=compared,
@@ -232,6 +234,7 @@ def _count_matches(
     few: Sequence[object],
     many: Sequence[object],
 ) -> int:
+    """How many of the few ids are equal to one of the many ids, if all are spelled by ``spell``."""
     spelled = set(map(spell, many))
     return sum(spell(each) in spelled for each in few)
 
@@ -242,7 +245,7 @@ def _leave_out_forms(
     many: Sequence[object],
     most: int,
 ) -> _Respelling:
-    """Drop each form without which as many ids are equal."""
+    """Leave out each form that makes no more ids equal. ``most`` ids are equal with all forms."""
     for form in respelling.forms:
         forms = [each for each in respelling.forms if each is not form]
         spell = _spell_by(forms)
@@ -255,19 +258,22 @@ def _are_numbers(ids: Sequence[object]) -> bool:
     return all(_NUMBER.fullmatch(str(each)) for each in ids[:_TRIED])
 
 
-def _thin(ids: Sequence[object]) -> Sequence[object]:
-    return ids[:: -(-len(ids) // _SEARCHED)]
+def _select_evenly(ids: Sequence[object]) -> Sequence[object]:
+    """At most `_SEARCHED` of the ids, evenly spaced."""
+    step = math.ceil(len(ids) / _SEARCHED)
+    return ids[::step]
 
 
-def _respellings(few: Sequence[str], many: Sequence[str]) -> Iterator[_Respelling]:
+def _propose_respellings(few: Sequence[str], many: Sequence[str]) -> Iterator[_Respelling]:
     """Other spellings, the simplest first.
 
     If two spellings make the same number of ids equal, the first one is proposed.
     """
     step = max(1, len(many) // _TRIED)
-    sides = [list(map(str.strip, ids)) for ids in (few, many[::step])]
-    starts = dict.fromkeys(filter(None, map(_usual_prefix, sides)))
-    ends = dict.fromkeys(filter(None, map(_usual_suffix, sides)))
+    stripped_ids = [list(map(str.strip, ids)) for ids in (few, many[::step])]
+    # Equal prefixes of both arms are used once.
+    starts = dict.fromkeys(filter(None, map(_usual_prefix, stripped_ids)))
+    ends = dict.fromkeys(filter(None, map(_usual_suffix, stripped_ids)))
     prefixes = [{"prefix": start} for start in starts]
     suffixes = [{"regex": f"(.+){re.escape(end)}"} for end in ends]
     by_forms: list[tuple[MismatchKind, list[str | dict[str, str]]]] = [
@@ -288,6 +294,7 @@ def _respellings(few: Sequence[str], many: Sequence[str]) -> Iterator[_Respellin
 
 
 def _spell_by(forms: Sequence[str | Mapping[str, str]]) -> Callable[[object], str]:
+    """A function that spells an id by these forms. An id that they do not fit stays the same."""
     spell = make_speller(forms)
 
     def spell_one(item: object) -> str:
@@ -309,29 +316,33 @@ def _spell_first(item: object) -> str:
     if len(text) > _LONGEST_PAIR:
         return text
     pair = _PAIR.fullmatch(text)
-    return pair[2] if pair else text
+    if pair is None:
+        return text
+    return pair[2]
 
 
 def _usual_prefix(ids: Sequence[str]) -> str | None:
-    """The prefix that all ids have, up to its last separator.
+    """The prefix that all ids have, up to the last separator in the prefix.
 
     If there is none, this is a prefix of letters that at least half of the ids have.
     """
     start = re.match(r"(?s).*[\W_]", _common_start(ids))
     if start and start[0].strip():
         return start[0]
-    starts = Counter(match[0] for match in map(_PREFIX.match, ids) if match)
-    for usual, count in starts.most_common(1):
+    prefixes = Counter(match[0] for match in map(_PREFIX.match, ids) if match)
+    for prefix, count in prefixes.most_common(1):
         if 2 * count >= len(ids):
-            return usual
+            return prefix
     return None
 
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
-    """The suffix that all ids have, from its first separator."""
+    """The suffix that all ids have, from the first separator in the suffix."""
     common_end = _common_start([each[::-1] for each in ids])[::-1]
     end = re.search(r"(?s)[\W_].*", common_end)
-    return end[0] if end and end[0].strip() else None
+    if end and end[0].strip():
+        return end[0]
+    return None
 
 
 def _common_start(texts: Sequence[str]) -> str:
@@ -346,26 +357,27 @@ def _find_examples(
     ours: Sequence[object],
     theirs: Sequence[object],
 ) -> tuple[str, str]:
-    """An example: an id of the baseline, and the id of the candidate that it is equal to.
+    """An example: an id of the baseline, and an id of the candidate.
 
-    The ids are equal if they are spelled by ``respelling``. An id is preferred that the arms
-    spell differently, if there is one among the first ids.
+    The two ids are equal if they are spelled by ``respelling``. Among the first ids, an example
+    with two different spellings is preferred.
     """
     by_spelling = {respelling.spell(each): str(each) for each in theirs}
-    alike: list[str] = []
+    same_ids: list[str] = []
     for each in ours:
         other = by_spelling.get(respelling.spell(each))
         if other is None:
             continue
         if other != str(each):
             return str(each), other
-        alike.append(other)
-        if len(alike) == _TRIED:
+        same_ids.append(other)
+        if len(same_ids) == _TRIED:
             break
-    return alike[0], alike[0]
+    return same_ids[0], same_ids[0]
 
 
-def _name(kind: MismatchKind, examples: tuple[str, str]) -> MismatchKind:
+def _refine_kind(kind: MismatchKind, examples: tuple[str, str]) -> MismatchKind:
+    """A more exact kind, if the examples show it."""
     if kind is MismatchKind.TYPE and not any("." in each for each in examples):
         return MismatchKind.LEADING_ZEROS
     if kind is MismatchKind.QUOTES and any(each.startswith("b") for each in examples):
@@ -386,39 +398,44 @@ def _find_padding(
     k: int | None,
 ) -> IdMismatch | None:
     """The item that pads the most lists, or None if it pads too few lists to be reported."""
-    if not any(len(_fillers(lists, k, _FIRST_CHECKED)) for lists in arms):
+    if not any(len(_find_fillers(lists, k, _FIRST_CHECKED)) for lists in arms):
         return None
-    counts = {
-        arm: Counter(_fillers(lists, k).tolist()) for arm, lists in zip(Arm, arms, strict=True)
-    }
+    counts = {}
+    lists_of_arm = {}
+    for arm, lists in zip(Arm, arms, strict=True):
+        counts[arm] = Counter(_find_fillers(lists, k).tolist())
+        lists_of_arm[arm] = len(lists.lengths)
     both = counts[Arm.BASELINE] + counts[Arm.CANDIDATE]
-    ((code, times),) = both.most_common(1)
+    ((code, padded_lists),) = both.most_common(1)
     item = str(ids_of(np.array([code]), vocabulary)[0])
-    numbers = {arm: len(lists.lengths) for arm, lists in zip(Arm, arms, strict=True)}
-    least = 1 if item in _FILLERS else _LEAST_LISTS
-    if times < max(least, _LEAST_FILLED * sum(numbers.values())):
+    compared = sum(lists_of_arm.values())
+    least = _LEAST_LISTS
+    if item in _FILLERS:
+        least = 1
+    if padded_lists < max(least, _LEAST_FILLED * compared):
         return None
-    alone = next((arm for arm in Arm if not counts[arm.other][code]), None)
+    only_arm = None
+    for arm in Arm:
+        if not counts[arm.other][code]:
+            only_arm = arm
+            compared = lists_of_arm[arm]
     return IdMismatch(
         kind=MismatchKind.PADDING,
         ids=IdKind.ITEM,
-        common=times,
-        compared=sum(numbers.values()) if alone is None else numbers[alone],
+        common=padded_lists,
+        compared=compared,
         examples=(item, item),
-        arm=alone,
+        arm=only_arm,
     )
 
 
-def _fillers(lists: CodedLists, k: int | None, first: int | None = None) -> Integers:
-    """The last item of each list that ends with the same item twice.
-
-    ``first`` limits the number of lists that are read.
-    """
-    starts = lists.offsets[:-1][:first]
-    ends = lists.offsets[1:][:first]
+def _find_fillers(lists: CodedLists, k: int | None, most_lists: int | None = None) -> Integers:
+    """The last item of each list that ends with the same item twice. Lists are cut to k."""
+    starts = lists.offsets[:-1][:most_lists]
+    ends = lists.offsets[1:][:most_lists]
     if k is not None:
         ends = np.minimum(ends, starts + k)
-    ends = ends[ends - starts > 1] - 1
-    last = lists.codes[ends]
-    filled: Integers = last[last == lists.codes[ends - 1]]
-    return filled
+    last_places = ends[ends - starts > 1] - 1
+    last_items = lists.codes[last_places]
+    fillers: Integers = last_items[last_items == lists.codes[last_places - 1]]
+    return fillers

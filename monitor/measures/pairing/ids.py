@@ -29,20 +29,19 @@ def encode_ids(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
 
     Codes are from 0 to 2**31 - 1. Equal ids get equal codes. The vocabulary has the id of each
     code. If all ids are integers in the range of codes, each id is its own code, and the vocabulary
-    is None. If not, codes are numbered in the order in which their ids first appear. First, each
-    arm gets codes of its own, in two threads if this is faster. Then the distinct ids of all arms
-    get shared codes.
+    is None. Otherwise codes are numbered in the order in which their ids first appear.
     """
     if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
         return list(map(np.asarray, arms)), None
+    # First, each arm gets its own codes. Then the distinct ids of all arms get shared codes.
     if len(arms) > 1 and max(map(len, arms)) >= WORTH_A_THREAD:
         with ThreadPoolExecutor(max_workers=2) as threads:
-            coded = list(threads.map(_encode_one, arms))
+            encoded = list(threads.map(_encode_one, arms))
     else:
-        coded = list(map(_encode_one, arms))
-    codes, distinct_ids = zip(*coded, strict=True)
-    shared, vocabulary = _encode_vocabularies(distinct_ids)
-    return list(map(_recode_arm, codes, shared)), vocabulary
+        encoded = list(map(_encode_one, arms))
+    codes, distinct_ids = zip(*encoded, strict=True)
+    shared_codes, vocabulary = _encode_vocabularies(distinct_ids)
+    return list(map(_recode_arm, codes, shared_codes)), vocabulary
 
 
 def hash_ids(vocabulary: pd.Index) -> Hashes:
@@ -78,9 +77,10 @@ def decode_row(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
 
 
 def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
-    """The id of each of these codes. If equal ids were spelled differently, it is the first one."""
-    ids = codes if vocabulary is None else vocabulary.take(codes)
-    return list(ids.tolist())
+    """The id of each code. If equal ids were spelled differently, the first one is returned."""
+    if vocabulary is None:
+        return list(codes.tolist())
+    return list(vocabulary.take(codes).tolist())
 
 
 def rank_by_text(codes: Array, vocabulary: pd.Index | None) -> Rows:
@@ -112,7 +112,9 @@ def _kind_of_ids(ids: Ids | pd.Index) -> str:
     """``i`` if all ids are integers, ``text`` if all are text, and ``other`` otherwise."""
     if isinstance(ids.dtype, pd.StringDtype):
         return "text"
-    return "i" if ids.dtype.kind == "i" else "other"
+    if ids.dtype.kind == "i":
+        return "i"
+    return "other"
 
 
 def id_values(ids: pd.Index | pd.Series) -> Ids:
@@ -121,6 +123,7 @@ def id_values(ids: pd.Index | pd.Series) -> Ids:
 
 
 def _are_codes(ids: Array) -> bool:
+    """Whether all ids are integers from 0 to 2**31 - 1."""
     if ids.dtype not in (np.int32, np.int64):
         return False
     # A negative number, read as an unsigned integer, is above the limit too.
@@ -129,16 +132,18 @@ def _are_codes(ids: Array) -> bool:
 
 
 def _text_as_code(text: str) -> int:
-    """The code of an id if each id is its own code. It is -1 if the id cannot be a code."""
-    code = int(text) if _CODE.fullmatch(text) else -1
-    return code if code < _CODE_LIMIT else -1
+    """The number that the text writes, if it can be a code. Otherwise -1."""
+    if not _CODE.fullmatch(text) or int(text) >= _CODE_LIMIT:
+        return -1
+    return int(text)
 
 
-def _recode_arm(codes: Array, shared: Codes) -> Integers:
+def _recode_arm(codes: Array, shared_codes: Codes) -> Integers:
     """Replace one arm's codes by shared codes. The first arm's codes usually stay the same."""
-    if codes.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))):
+    is_same = np.array_equal(shared_codes, np.arange(len(shared_codes)))
+    if codes.dtype == np.int32 and is_same:
         return codes
-    return look_up(shared, codes)
+    return look_up(shared_codes, codes)
 
 
 def _encode_one(ids: Ids) -> tuple[Array, Ids]:
@@ -156,8 +161,7 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     """Shared codes for the distinct ids of all arms, and the vocabulary of these codes."""
     columns = [pd.Series(ids) for ids in arms if len(ids)] or [pd.Series([], dtype="str")]
     if len({column.dtype.kind for column in columns}) > 1:
-        # For example, the ids of one arm are integers from JSON, and those of the other are text
-        # from CSV.
+        # For example, one arm has integers from JSON, and the other arm has text from CSV.
         columns = [column.astype("str") for column in columns]
     codes, ids = _encode_one(id_values(pd.concat(columns, ignore_index=True)))
     bounds = np.cumsum(list(map(len, arms)))[:-1]

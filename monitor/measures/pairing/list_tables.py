@@ -32,7 +32,9 @@ def user_index(column: pa.Array | pa.ChunkedArray) -> pd.Index[str]:
 
 def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:
     """A column with one list for each user: ``values[offsets[i]:offsets[i + 1]]`` for user i."""
-    kind = None if isinstance(values, np.ndarray) else pa.large_string()
+    kind = None
+    if not isinstance(values, np.ndarray):
+        kind = pa.large_string()
     first = offsets[0]
     flat = pa.array(values[first : offsets[-1]], type=kind)
     if isinstance(flat, pa.ChunkedArray):  # texts of no list, or of several tables
@@ -99,26 +101,28 @@ def _take_full(column: pa.ChunkedArray, rows: Rows) -> pa.Array | None:
     width = lengths["max"]
     if not width or lengths["min"] < width:
         return None
-    place = np.full(len(column), -1)
-    place[rows] = np.arange(len(rows))
+    # The new row of each row of the column, -1 if the row is not taken.
+    new_rows = np.full(len(column), -1)
+    new_rows[rows] = np.arange(len(rows))
     items = np.empty((len(rows), width), dtype=column.type.value_type.to_pandas_dtype())
     first = 0
     for chunk in column.chunks:
-        places = place[first : first + len(chunk)]
+        rows_of_chunk = new_rows[first : first + len(chunk)]
         first += len(chunk)
+        is_taken = rows_of_chunk >= 0
         matrix = chunk.flatten().to_numpy().reshape(-1, width)
-        items[places[places >= 0]] = matrix[places >= 0]
+        items[rows_of_chunk[is_taken]] = matrix[is_taken]
     return list_column(width * np.arange(len(rows) + 1), items.ravel())
 
 
 def segment_column(segments: Mapping[str, Rows], names: Sequence[str], users: int) -> pa.Array:
     """A column of segments. ``segments`` has the rows of the users in each segment."""
-    numbers = [names.index(name) for name in segments]
+    numbers = np.array([names.index(name) for name in segments], dtype=np.int32)
     sizes = [len(rows) for rows in segments.values()]
     rows = np.concatenate([np.empty(0, dtype=np.intp), *segments.values()])
     order = np.argsort(rows, kind="stable")
     offsets = offsets_of(np.bincount(rows, minlength=users))
-    return list_column(offsets, np.repeat(np.array(numbers, dtype=np.int32), sizes)[order])
+    return list_column(offsets, np.repeat(numbers, sizes)[order])
 
 
 def rows_by_segment(column: pa.Array | pa.ChunkedArray, names: Sequence[str]) -> dict[str, Rows]:

@@ -66,34 +66,37 @@ def pair_users(  # noqa: PLR0913 - two arms and further inputs
 
     Lists are cut to k. If an item occurs more than once in a list, only its first place is kept.
     Items with equal scores are ordered by their ids. A user is paired if both lists have at least
-    one item. For any other user, each arm without a list is counted with its reason. If
-    ``compares`` is given, it compares the item ids of both arms.
+    one item. For any other user, the reason is counted for each arm without a list. If ``compares``
+    is given, it compares the item ids of both arms.
     """
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if compares is not None:
         compares.add(arms, vocabulary, k)
     padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
-    rows = [find_users(panel.users, pull.rankings.users) for pull in (baseline, candidate)]
-    baseline_outcome = _outcome(panel, baseline, padded[0], rows[0], k)
-    candidate_outcome = _outcome(panel, candidate, padded[1], rows[1], k)
+    baseline_lists, candidate_lists = padded
+    baseline_rows = find_users(panel.users, baseline.rankings.users)
+    candidate_rows = find_users(panel.users, candidate.rankings.users)
+    baseline_outcome = _find_outcome(panel, baseline, baseline_lists, baseline_rows, k)
+    candidate_outcome = _find_outcome(panel, candidate, candidate_lists, candidate_rows, k)
     is_paired = (baseline_outcome.reason == HAS_LIST) & (candidate_outcome.reason == HAS_LIST)
     panel_rows = np.flatnonzero(is_paired)
     batch = make_batch(
-        padded[0].take(rows[0][panel_rows]), padded[1].take(rows[1][panel_rows]), vocabulary
+        baseline_lists.take(baseline_rows[panel_rows]),
+        candidate_lists.take(candidate_rows[panel_rows]),
+        vocabulary,
     )
+    outcomes = {Arm.BASELINE: baseline_outcome, Arm.CANDIDATE: candidate_outcome}
     graded_rows = None
     if relevance is not None:
         graded_rows = find_users(panel.users[panel_rows], relevance.users)
-    outcomes = {Arm.BASELINE: baseline_outcome, Arm.CANDIDATE: candidate_outcome}
+    knowledge = encode_knowledge(item_weights, relevance, vocabulary)
     return Pairing(
         outcomes=outcomes,
-        batch=attach_knowledge(
-            batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows
-        ),
+        batch=attach_knowledge(batch, knowledge, graded_rows),
         panel_rows=panel_rows,
         vocabulary=vocabulary,
         coverage=count_coverage(panel.segments, outcomes),
-        input_hashes=_hash_input(padded, rows, vocabulary),
+        input_hashes=_hash_input(padded, (baseline_rows, candidate_rows), vocabulary),
     )
 
 
@@ -103,7 +106,7 @@ def pair_kept(
     weights: ItemWeights | None = None,
     relevance: RelevanceTable | None = None,
 ) -> Pairing:
-    """Pair lists of users that were paired before, cut to k. The rows are those of the lists."""
+    """Pair lists of users that were paired before, cut to k. The users stay in the same order."""
     baseline = Pull(rankings=lists.baseline, failures={})
     candidate = Pull(rankings=lists.candidate, failures={})
     return pair_users(
@@ -116,7 +119,7 @@ def _hash_input(
     rows: Sequence[Rows],
     vocabulary: pd.Index | None,
 ) -> Hashes:
-    """For each user of the panel, a hash of both lists. It depends on the items and their places.
+    """For each user of the panel, a hash of the items in both lists and of their places.
 
     ``rows`` are the rows of the users in each arm. A row is -1 if the arm has no list of the user.
     """
@@ -131,19 +134,22 @@ def _hash_input(
         # An id may have the hash of padding, -1. So the length is hashed too.
         sums = lists.lengths.astype(np.uint64) * powers[0]
         sums += np.einsum("ij,j->i", items, powers[1:], dtype=np.uint64, casting="unsafe")
-        hashes = mix(hashes + np.append(mix(sums), np.uint64(0))[rows_of_arm])
+        # The last hash, 0, is for the row -1.
+        list_hashes = np.append(mix(sums), np.uint64(0))
+        hashes = mix(hashes + list_hashes[rows_of_arm])
     return hashes
 
 
-def _outcome(
+def _find_outcome(
     panel: Panel,
     pull: Pull,
     lists: PaddedLists,
-    row_of: Rows,
+    row_of_user: Rows,
     k: int,
 ) -> ArmOutcome:
-    has_row = row_of >= 0
-    rows = row_of[has_row]
+    """The outcome of one arm for each user of the panel. ``row_of_user`` is -1 without a list."""
+    has_row = row_of_user >= 0
+    rows = row_of_user[has_row]
     lengths = lists.lengths[rows]
     reason = np.full(len(panel), _CODES[CoverageReason.MISSING], dtype=np.int8)
     reason[has_row] = np.where(lengths > 0, HAS_LIST, _CODES[CoverageReason.EMPTY])
@@ -171,7 +177,7 @@ def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutco
     for name, positions in segments.items():
         reasons = {}
         for arm, outcome in outcomes.items():
-            for reason, count in _counts(outcome, positions).items():
+            for reason, count in _count_reasons(outcome, positions).items():
                 if count:
                     reasons[arm, reason] = count
         paired = int(is_paired[positions].sum())
@@ -181,7 +187,8 @@ def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutco
     return Coverage(rows=tuple(rows))
 
 
-def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
+def _count_reasons(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
+    """The number of users for each reason, including users with short or duplicated lists."""
     by_code = np.bincount(outcome.reason[positions], minlength=len(_CODES) + 1)
     counts = {reason: int(by_code[code]) for reason, code in _CODES.items()}
     counts[CoverageReason.SHORT] = int(outcome.is_short[positions].sum())
@@ -189,8 +196,8 @@ def _counts(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
     return counts
 
 
-_TOGETHER = 16
-"""After this many batches, their ids are merged, so that each distinct id is stored once."""
+_MERGED_BATCHES = 16
+"""The ids of this many batches are merged, so that each distinct id is stored once."""
 
 
 def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:
@@ -217,10 +224,11 @@ class ListedItems:
         listed = distinct_items(batch.baseline, batch.candidate)
         part = ListedItems([_id_array(listed, pairing.vocabulary)], users=len(batch))
         if batch.weights is not None:
-            is_lacking = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
-            lacks_other = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
-            part.lacking_users = int((is_lacking.any(axis=1) | lacks_other.any(axis=1)).sum())
-            lacking = distinct_items(batch.baseline[is_lacking], batch.candidate[lacks_other])
+            in_baseline = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
+            in_candidate = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
+            has_lacking = in_baseline.any(axis=1) | in_candidate.any(axis=1)
+            part.lacking_users = int(has_lacking.sum())
+            lacking = distinct_items(batch.baseline[in_baseline], batch.candidate[in_candidate])
             part.lacking = [_id_array(lacking, pairing.vocabulary)]
         self.merge(part)
 
@@ -230,7 +238,7 @@ class ListedItems:
         self.lacking_users += other.lacking_users
         self.listed += other.listed
         self.lacking += other.lacking
-        if len(self.listed) >= _TOGETHER:
+        if len(self.listed) >= _MERGED_BATCHES:
             self.listed = [distinct_ids(self.listed)]
             self.lacking = [distinct_ids(self.lacking)]
 

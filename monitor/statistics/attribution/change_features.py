@@ -23,12 +23,12 @@ _SURE = 4.0
 
 # A share of users is normal up to this multiple of the usual share, because trainings differ. The
 # second multiple is for features with at most `_FEW_BINS` bins.
-_WANDERS = 3.0
-_HARDLY_WANDERS = 1.5
+_TIMES_USUAL = 3.0
+_TIMES_USUAL_FEW_BINS = 1.5
 _FEW_BINS = 4
 
 # A bin is ignored if more than this share of the users is usually in it or above it.
-_SAYS_LITTLE = 0.95
+_NEARLY_ALL = 0.95
 
 
 class ChangeFeature(StrEnum):
@@ -60,7 +60,7 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
     """
     is_known = ~np.isnan(lists.kept_share)
     replaced = np.rint(SHARE_BINS * (1 - np.nan_to_num(lists.kept_share)))
-    reordered = np.floor(SHARE_BINS * lists.turned_share)
+    reordered = np.floor(SHARE_BINS * lists.reversed_share)
     is_shared, _ = number_common_lists(lists.present)
     bins = {
         ChangeFeature.REPLACED: replaced,
@@ -98,7 +98,7 @@ class Outliers:
 
     least: int  # the lowest of these bins
     usual: float  # share of ordinary users that may be in these bins too
-    reversed_share: float  # share of ordinary users that would be in them if lists were reversed
+    share_if_reversed: float  # share of ordinary users that would be in them if lists were reversed
     # Estimated share of affected users: the share of users in these bins minus the usual share,
     # divided by the share of users that are usually in lower bins.
     affected_share: float
@@ -122,22 +122,24 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
     above, usually_above = _tails(share_bins(judged), usual)
     if len(above) == 1:
         return None
-    factor = _HARDLY_WANDERS if len(above) <= _FEW_BINS else _WANDERS
-    greatest_normal = factor * usually_above
+    times_usual = _TIMES_USUAL
+    if len(above) <= _FEW_BINS:
+        times_usual = _TIMES_USUAL_FEW_BINS
+    greatest_normal = times_usual * usually_above
     surplus = above - greatest_normal
     rise = above - usually_above
     least_rise = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually_above)) / len(judged)
     surplus[rise < least_rise] = -np.inf
-    # All users are in the first bin or above it, so this bin is left out.
+    # All users are in the first bin or above it, so the first bin is left out.
     least_bin = 1 + int(np.argmax(surplus[1:]))
     if surplus[least_bin] <= 0:
         return None
     return Outliers(
         least=least_bin,
         usual=float(greatest_normal[least_bin]),
-        # Reversing a list moves it from bin b to bin SHARE_BINS - b. So it gets into a bin >= least
-        # if it was in a bin <= SHARE_BINS - least.
-        reversed_share=float(sum(usual[: SHARE_BINS - least_bin + 1])),
+        # Reversing a list moves it from bin b to bin SHARE_BINS - b. So it gets into one of the
+        # outlying bins if it was in a bin <= SHARE_BINS - least_bin.
+        share_if_reversed=float(sum(usual[: SHARE_BINS - least_bin + 1])),
         affected_share=float(rise[least_bin] / (1 - usually_above[least_bin])),
     )
 
@@ -145,18 +147,17 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
 def least_share(bins: Integers, usual: Sequence[float]) -> float:
     """Return a lower bound on the share of affected users, 0 to 1.
 
-    If users are affected, fewer users than usual are in low bins. For each bin, ``above`` is the
-    present share of users in this bin or above it, and ``usually_above`` is the usual share. So the
-    lower bins have the present share 1 - above and the usual share 1 - usually_above. At most
-    their quotient (1 - above) / (1 - usually_above) of the users are not affected. This is the
-    greatest share of a known part in a mixture (Blanchard, Lee and Scott 2010). So at least
-    (above - usually_above) / (1 - usually_above) of the users are affected. This bound is computed
-    for each bin, and the greatest one is returned. A bin is ignored if hardly any user is usually
-    below it.
+    ``bins`` has the bin of each user now, and ``usual`` the usual share of users in each bin. For
+    each bin, ``above`` is the present share of users in this bin or above it, and ``usually_above``
+    is the usual share. If users are affected, the share of users in lower bins is less than usual.
+    Unaffected users are in lower bins as often as usual. So at most the share
+    (1 - above) / (1 - usually_above) of the users is unaffected (Blanchard, Lee and Scott 2010). At
+    least (above - usually_above) / (1 - usually_above) is affected. The greatest of these bounds
+    over all bins is returned. A bin is ignored if hardly any user is usually below it.
     """
     # The first bin is left out, because no user is below it.
     above, usually_above = _tails(share_bins(bins), usual)[:, 1:]
-    is_used = usually_above <= _SAYS_LITTLE
+    is_used = usually_above <= _NEARLY_ALL
     above = above[is_used]
     usually_above = usually_above[is_used]
     bounds = (above - usually_above) / (1 - usually_above)
@@ -166,7 +167,7 @@ def least_share(bins: Integers, usual: Sequence[float]) -> float:
 def widest_shares(*histograms: Sequence[float]) -> tuple[float, ...]:
     """Combine several histograms of one feature. A histogram has the share of users in each bin.
 
-    In the result, the share of users in a bin or above it is the largest of all histograms.
+    For each bin, the share of users in this bin or above it is the largest of all histograms.
     """
     tails = _tails(*histograms).max(axis=0)
     return tuple((tails - np.append(tails[1:], 0.0)).tolist())
@@ -187,8 +188,8 @@ def _pad(histograms: Sequence[Sequence[float]]) -> Floats:
 
 
 # A list is shared if at least this many users and at least this share of all users have it.
-_MANY = 5
-_LEAST_BIN_SHARE = 0.001
+_LEAST_SHARING_USERS = 5
+_LEAST_SHARING_SHARE = 0.001
 
 # `judge_lists` compares about so many former lists with the lists of about so many affected users.
 _OTHER_LISTS = 500
@@ -206,15 +207,18 @@ _LIKE_ONE = 0.75
 _LIKE_ALL = 0.6
 
 
-def number_common_lists(codes: Codes, many: int = _MANY) -> tuple[Flags, Integers]:
-    """Find the users with a list that many users have, and number the lists, (n,) each.
+def number_common_lists(
+    codes: Codes, least_users: int = _LEAST_SHARING_USERS
+) -> tuple[Flags, Integers]:
+    """Return for each user whether many users have the same list, and the number of the list.
 
     Equal lists have the same number. The number is -1 if only one user has the list.
     """
-    group = number_repeated(codes)
-    users_with_list = np.bincount(group + 1, minlength=1)[group + 1]
-    is_shared = (users_with_list >= max(many, _LEAST_BIN_SHARE * len(codes))) & (group >= 0)
-    return is_shared, group
+    list_numbers = number_repeated(codes)
+    # 1 is added, because `np.bincount` does not accept -1.
+    users_with_list = np.bincount(list_numbers + 1, minlength=1)[list_numbers + 1]
+    is_common = users_with_list >= max(least_users, _LEAST_SHARING_SHARE * len(codes))
+    return is_common & (list_numbers >= 0), list_numbers
 
 
 def judge_lists(lists: OwnLists, affected: Flags) -> FaultKind:
@@ -223,8 +227,8 @@ def judge_lists(lists: OwnLists, affected: Flags) -> FaultKind:
     Returns `MIXED_UP` for other users' lists, `NOISE` for random lists, and `REPLACED` for the
     user's own new lists. The ``affected`` users must have lists in both runs.
     """
-    affected_users = _thin(np.flatnonzero(affected), _SAMPLE)
-    other_users = _thin(np.flatnonzero(lists.former_lengths), _OTHER_LISTS)
+    affected_users = _select_evenly(np.flatnonzero(affected), _SAMPLE)
+    other_users = _select_evenly(np.flatnonzero(lists.former_lengths), _OTHER_LISTS)
     other_lists = lists.former[other_users]
     common_before = _count_common(lists.former[affected_users], other_lists)
     common_now = _count_common(lists.present[affected_users], other_lists)
@@ -233,21 +237,25 @@ def judge_lists(lists: OwnLists, affected: Flags) -> FaultKind:
     common_before[is_own] = 0
     common_now[is_own] = 0
     # Shares of a user's former list: what is in the new list, what would be in another user's list,
-    # and what is usually kept.
+    # and what healthy users keep.
     kept_share = lists.kept_share[affected_users].mean()
-    strangers_share = common_before.mean() / lists.former_lengths[affected_users].mean()
-    ordinary = lists.kept_share[~affected & ~np.isnan(lists.kept_share)]
-    usual_share = float(ordinary.mean()) if len(ordinary) else 1.0
-    if kept_share > strangers_share + _STILL_OWN * (usual_share - strangers_share):
+    share_in_others = common_before.mean() / lists.former_lengths[affected_users].mean()
+    kept_by_healthy = lists.kept_share[~affected & ~np.isnan(lists.kept_share)]
+    usual_share = 1.0
+    if len(kept_by_healthy):
+        usual_share = float(kept_by_healthy.mean())
+    if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
         return FaultKind.REPLACED
     most_common_now = common_now.max(axis=1).mean()
     most_common_before = common_before.max(axis=1).mean()
     is_like_one = most_common_now >= _LIKE_ONE * most_common_before
     is_like_all = common_now.mean() >= _LIKE_ALL * common_before.mean()
-    return FaultKind.MIXED_UP if is_like_one and is_like_all else FaultKind.NOISE
+    if is_like_one and is_like_all:
+        return FaultKind.MIXED_UP
+    return FaultKind.NOISE
 
 
-def _thin(rows: Rows, count: int) -> Rows:
+def _select_evenly(rows: Rows, count: int) -> Rows:
     """Select about ``count`` of the rows, evenly spaced."""
     return rows[:: max(1, len(rows) // count)]
 

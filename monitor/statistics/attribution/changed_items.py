@@ -71,9 +71,9 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
 def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    If some items rose and others fell, one direction is used: that of the item with the largest
-    weighed change. If hardly any list still has the items, they are gone. None if there are no such
-    items, or if other items changed too.
+    Changes are weighed by `weigh_changes`. If some items rose and others fell, only the direction
+    of the item with the largest weighed change is used. If hardly any list still has the items,
+    they are gone. None if there are no such items, or if other items changed too.
     """
     counts = changes.lists[arm].item_counts
     weighed = counts.weighed_changes
@@ -91,8 +91,8 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
     if not keep_other_items(scene, changes, arm, affected, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
-    # Healthy lists gain and lose such items about equally often. So the users whose lists changed
-    # in the other direction are about as many as healthy users that look affected.
+    # Healthy lists gain and lose such items about equally often. So the number of healthy users
+    # that look affected is about the number of users whose lists changed in the other direction.
     by_chance = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Hypothesis(
@@ -108,10 +108,10 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
 def _describe_moved(
     counts: ItemCounts, is_moved: Flags, most_moved_index: int, users: int
 ) -> tuple[FaultKind, dict[str, float]]:
-    """Return the kind of fault of the moved items, and its ``detail``.
+    """Return the kind and the ``detail`` of a fault that moved items into lists or out of lists.
 
     The detail has the shares of users that got the most moved item, before and now. If the items
-    are gone, it has the share of all places that they filled before.
+    are gone, the detail has the share of all places that they filled before.
     """
     items = float(is_moved.sum())
     places_before = counts.before[is_moved].sum()
@@ -130,7 +130,7 @@ _TIMES_MOVED = 1.5
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
-    """Return the weighed change from which an item is at fault. It is a number of users."""
+    """Return the smallest weighed change for which an item counts as at fault."""
     # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
     _, *usual_share_moved = usual_shares(scene, arm, ChangeFeature.ITEM_MOVED)
     usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
@@ -147,10 +147,11 @@ def _count_gained(lists: OwnLists, items: Codes) -> Integers:
 def keep_other_items(
     scene: Scene, changes: PairChanges, arm: Arm, affected: Flags, at_fault: Integers | int
 ) -> bool:
-    """Whether ``affected`` users kept about as many of the items that are not at fault as usual.
+    """Whether the ``affected`` users kept about as many of their other items as usual.
 
     ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
-    lists. False if no affected user has lists of both runs.
+    lists. The remaining items are the other items. False if no affected user has lists of both
+    runs.
     """
     lists = changes.lists[arm]
     length = np.maximum(lists.present_lengths, lists.former_lengths)
@@ -163,7 +164,7 @@ def keep_other_items(
 
 
 def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
-    """Return which share of their other items the lists kept, as a mean over the lists, 0 to 1.
+    """Return the mean share of kept items among the items that were not removed, 0 to 1.
 
     ``is_removed`` marks the places of removed items in the former lists, (n, k).
     """
@@ -173,7 +174,7 @@ def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
 
 
 def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
-    """Return the mean share of its items that a list of the arm usually keeps.
+    """Return the mean share of items that the arm's lists usually keep.
 
     If it is not known, the mean share that the other arm's lists kept in this run is returned.
     """

@@ -46,7 +46,7 @@ class ItemCounts:
 
 @immutable
 class RemovedItems:
-    """Items that hardly any user has now, and the share of places in former lists they filled."""
+    """Items that hardly any user has now, and the share of all former places that they filled."""
 
     items: Codes
     exposure: float
@@ -66,7 +66,7 @@ class OwnLists:
 
     @classmethod
     def of_pairs(cls, pairs: PairBatch) -> "OwnLists":
-        """Return the pairs' baseline lists as former lists, and their candidate lists as present."""
+        """Return the baseline's lists as former lists, and the candidate's as present lists."""
         return cls(
             former=pairs.baseline,
             former_lengths=pairs.baseline_lengths,
@@ -80,41 +80,41 @@ class OwnLists:
 
         NaN if either list is empty.
         """
-        kept_share, _ = self._kept_and_turned
+        kept_share, _ = self._kept_and_reversed
         return kept_share
 
     @property
-    def turned_share(self) -> Floats:
+    def reversed_share(self) -> Floats:
         """Share of the pairs of common items whose order is reversed, 0 to 1.
 
         It is 0 if there are no pairs.
         """
-        _, turned_share = self._kept_and_turned
-        return turned_share
+        _, reversed_share = self._kept_and_reversed
+        return reversed_share
 
     @cached_property
-    def _kept_and_turned(self) -> tuple[Floats, Floats]:
-        """The values of `kept_share` and of `turned_share`, from one alignment."""
+    def _kept_and_reversed(self) -> tuple[Floats, Floats]:
+        """The values of `kept_share` and of `reversed_share`, from one alignment."""
         common = np.zeros(len(self.present_lengths))
-        turned = np.zeros(len(self.present_lengths))
-        runs = PairBatch(
+        reversed_share = np.zeros(len(self.present_lengths))
+        list_pairs = PairBatch(
             baseline=self.former,
             candidate=self.present,
             baseline_lengths=self.former_lengths,
             candidate_lengths=self.present_lengths,
         )
-        for rows, alignment in blocks(runs):
+        for rows, alignment in blocks(list_pairs):
             common[rows] = alignment.common
-            pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
+            item_pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
             # The kernel places an item last if the other list does not have it. So each common item
             # behind such an item adds an inversion. These inversions are subtracted.
             is_absent = alignment.positions == alignment.k
             absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
-            behind = (absent_before * ~is_absent).sum(axis=0)
-            turned[rows] = (alignment.inversions - behind) / pairs
+            inversions_by_absent = (absent_before * ~is_absent).sum(axis=0)
+            reversed_share[rows] = (alignment.inversions - inversions_by_absent) / item_pairs
         has_lists = (self.present_lengths > 0) & (self.former_lengths > 0)
         longer = np.maximum(1, np.maximum(self.present_lengths, self.former_lengths))
-        return np.where(has_lists, common / longer, np.nan), turned
+        return np.where(has_lists, common / longer, np.nan), reversed_share
 
     @cached_property
     def is_same(self) -> Flags:
@@ -139,11 +139,10 @@ class OwnLists:
 
         -1 if the item is not among the first three, or if the list has at most three items.
         """
-        is_first = self.present[:, :_TOP_DEPTH] == self.former[:, :1]
-        is_there = (
-            is_first.any(axis=1) & (self.present_lengths > _TOP_DEPTH) & (self.former_lengths > 0)
-        )
-        return np.where(is_there, is_first.argmax(axis=1), -1)
+        is_former_first = self.present[:, :_TOP_DEPTH] == self.former[:, :1]
+        has_lists = (self.present_lengths > _TOP_DEPTH) & (self.former_lengths > 0)
+        is_in_top = has_lists & is_former_first.any(axis=1)
+        return np.where(is_in_top, is_former_first.argmax(axis=1), -1)
 
     @cached_property
     def item_counts(self) -> ItemCounts:
@@ -153,7 +152,7 @@ class OwnLists:
 
     @property
     def has_most_moved(self) -> Flags:
-        """Whether the list gained the item that most users gained, or lost the item that most lost.
+        """Whether the list gained or lost the item whose number of users changed most.
 
         It is the item with the largest weighed change. The number of its users rose or fell.
         """
@@ -200,7 +199,8 @@ class PairChanges:
     # How much each arm changed each pair's distance. The change is positive if the lists moved
     # apart, and NaN if it is not known.
     by_arm: Mapping[Arm, Parts]
-    is_still: Mapping[Arm, Flags]  # whether the list equals that of the former run or the last run
+    # Whether the list equals the list of the former run or of the last run
+    is_unchanged: Mapping[Arm, Flags]
 
     @cached_property
     def parts(self) -> Parts:
@@ -221,17 +221,17 @@ def compare_pairs(
     lists has empty lists there. ``last`` has the lists of the last run, if the last run is not the
     earlier run. Item scores, weights and grades are ignored.
 
-    The change of one arm may cost more or less if the other arm's list changes first. So an arm's
-    share is its mean cost over both orders (Shapley 1953). `walk_to` splits it into parts. The
-    share is 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
-    ``membership`` is exactly 0 if the list has the same items as before. The cost is two walks and
-    at most 24 scorings, usually 16, of the pairs whose list changed. Other pairs are scored 4
+    How much an arm's change adds to the distance depends on whether the other arm's list changes
+    first. So each arm gets the mean over both orders (Shapley 1953). `walk_to` splits the mean into
+    parts. All parts are 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
+    ``membership`` is exactly 0 if the list has the same items as before. Pairs with a changed list
+    take two walks, and are scored at most 24 times, usually 16 times. Other pairs are scored 4
     times.
     """
     lists = _pair_runs(former, present)
 
     # `walk_to` changes only the candidate's list. So the arms are swapped to split the baseline's
-    # change. They are swapped back before they are scored.
+    # change. They are swapped back for scoring.
     def score_swapped(batch: PairBatch) -> Floats:
         swapped_back = PairBatch(
             baseline=batch.candidate,
@@ -245,12 +245,12 @@ def compare_pairs(
     by_baseline = _split_change(baseline, candidate, score_swapped)
     by_candidate = _split_change(candidate, baseline, score)
     is_known = (former.baseline_lengths > 0) & (former.candidate_lengths > 0)
-    # A user's change is known only if the changes by both arms are.
+    # A user's change is known only if the changes by both arms are known.
     is_defined = is_known & ~np.isnan(by_baseline.total + by_candidate.total)
-    is_still = {arm: of_arm.is_same for arm, of_arm in lists.items()}
+    is_unchanged = {arm: of_arm.is_same for arm, of_arm in lists.items()}
     if last is not None:
         for arm, of_arm in _pair_runs(last, present).items():
-            is_still[arm] = is_still[arm] | of_arm.is_same
+            is_unchanged[arm] = is_unchanged[arm] | of_arm.is_same
     return PairChanges(
         former=former,
         is_known=is_known,
@@ -259,7 +259,7 @@ def compare_pairs(
             Arm.BASELINE: by_baseline.where(is_defined),
             Arm.CANDIDATE: by_candidate.where(is_defined),
         },
-        is_still=is_still,
+        is_unchanged=is_unchanged,
     )
 
 
@@ -283,6 +283,7 @@ def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
 
 
 def _widen(codes: Codes, k: int) -> Codes:
+    """Pad lists of at most k places to k places."""
     missing_places = k - codes.shape[1]
     if not missing_places:
         return codes
@@ -295,9 +296,8 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     The scored pairs have the other arm's lists in the baseline's place. So ``score`` must swap the
     arms if ``lists`` are the baseline's.
 
-    The cost is the mean of two cases. In the first case the other arm has its former lists, and in
-    the second case its present lists. Unchanged lists cost nothing. So their pairs are scored only
-    to find undefined scores.
+    The cost is the mean of two cases: the other arm has its former lists, or its present lists.
+    Unchanged lists cost nothing. Their pairs are scored only to find undefined scores.
     """
     before = PairBatch(
         baseline=other.former,
@@ -307,28 +307,29 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     )
     after = replace(before, candidate=lists.present, candidate_lengths=lists.present_lengths)
 
-    def with_present(step: PairBatch, rows: Rows) -> PairBatch:
+    def score_with_present(step: PairBatch, rows: Rows) -> Floats:
         present_lengths = other.present_lengths[rows]
-        return replace(step, baseline=other.present[rows], baseline_lengths=present_lengths)
+        return score(replace(step, baseline=other.present[rows], baseline_lengths=present_lengths))
 
-    parts = {part.name: np.empty(len(before)) for part in fields(Parts)}
+    values_by_part = {part.name: np.empty(len(before)) for part in fields(Parts)}
     unchanged = np.flatnonzero(lists.is_same)
     if len(unchanged):
-        same = before.take(unchanged)
-        is_defined = np.isfinite(score(same)) & np.isfinite(score(with_present(same, unchanged)))
-        for values in parts.values():
+        pairs = before.take(unchanged)
+        is_defined = np.isfinite(score(pairs))
+        is_defined &= np.isfinite(score_with_present(pairs, unchanged))
+        for values in values_by_part.values():
             values[unchanged] = np.where(is_defined, 0.0, np.nan)
     changed = np.flatnonzero(~lists.is_same)
     if len(changed):
         # The steps do not depend on the other arm's lists, so they are computed once for both
         # cases.
         walk = walk_to(before.take(changed), after.take(changed))
-        over_former = share_steps(walk, score)
-        over_present = share_steps(walk, lambda step: score(with_present(step, changed)))
-        cost = _mean(over_former, over_present)
-        for name, values in parts.items():
+        cost_with_former = share_steps(walk, score)
+        cost_with_present = share_steps(walk, lambda step: score_with_present(step, changed))
+        cost = _mean(cost_with_former, cost_with_present)
+        for name, values in values_by_part.items():
             values[changed] = getattr(cost, name)
-    return Parts(**parts)
+    return Parts(**values_by_part)
 
 
 def _add(first: Parts, second: Parts) -> Parts:
@@ -373,9 +374,9 @@ def classify_changes(batch: PairBatch) -> ChangeKinds:
             Change.MOSTLY_REPLACED: 2 * common_items < baseline_length,
             Change.PARTLY_REPLACED: common_items < baseline_length,
         }
-        places = [ALL_CHANGES.index(change) for change in rules]
+        indexes = [ALL_CHANGES.index(change) for change in rules]
         otherwise = ALL_CHANGES.index(Change.REORDERED)
-        kinds[rows] = np.select(list(rules.values()), places, otherwise)
+        kinds[rows] = np.select(list(rules.values()), indexes, otherwise)
     return kinds
 
 
@@ -397,14 +398,14 @@ def group_users(  # noqa: PLR0913 - what is known of the users
 ) -> tuple[UserGroup, ...]:
     """Group the users of these rows by kind of change. Kinds without users have no group.
 
-    ``before`` has the share of each kind of change in the earlier run. If it is given, the groups
-    that grew most come first. A group's growth is the growth of its share, times its mean distance.
-    If ``before`` is None, the groups with the largest distance come first.
+    A group's ``distance`` is what the group adds to the mean distance of all users. ``before`` has
+    the share of each kind of change in the earlier run. If it is given, the groups that grew most
+    come first. A group's growth is the growth of its share, times the mean distance of its users.
+    If ``before`` is None, the groups with the largest ``distance`` come first.
 
-    Users with undefined parts are in no group. They are still counted when a share of all users is
-    computed. Each group shows ``examples`` users with typical parts. If a fault was found, the
-    users in ``affected`` are shown before other users. ``show`` returns the lists of the user in a
-    row.
+    Users with undefined parts are in no group, but they count as users in all shares. Each group
+    shows ``examples`` users with typical parts. Users in ``affected``, whom a fault affected, are
+    shown first. ``show`` returns the lists of the user in a row.
     """
     defined = rows[~np.isnan(parts.total[rows])]
     groups = []
@@ -436,7 +437,7 @@ def _growth(group: UserGroup) -> float:
 
 
 def _most_typical_first(parts: Parts, rows: Rows) -> Rows:
-    """Return ``rows``, sorted by how far the user's parts are from the medians of the parts.
+    """Sort ``rows`` by how far each user's parts are from the medians of the parts, nearest first.
 
     Users at the same distance keep their order.
     """

@@ -46,8 +46,9 @@ def decompose_drop(
 ) -> MeanDrop | None:
     """Return what each part and each segment adds to the drop. None if no user's change is known.
 
-    A drop of the mean score is a rise of the mean ``distance``. The ``distance`` (n,) is NaN for
-    users without a score. ``changes`` are the changes of these users since the earlier run.
+    A drop of the mean score is a rise of the mean ``distance``. The parts add up to this rise. The
+    ``distance`` (n,) is NaN for users without a score. ``changes`` are the changes of the users'
+    distances since the earlier run.
     """
     is_scored = ~np.isnan(distance)
     change = changes.parts.total
@@ -56,21 +57,22 @@ def decompose_drop(
         return None
     added_by_part = _add_by_part(distance, changes, is_scored, is_in_both)
     parts = {part: float(values.sum()) for part, values in added_by_part.items()}
-    noise = float(change[is_in_both].std()) / math.sqrt(is_in_both.sum())
-    dimensions = []
+    drop_error = float(change[is_in_both].std()) / math.sqrt(is_in_both.sum())
+    falls_of_dimensions = []
     for rows_by_segment in _group_by_dimension(segments):
-        dimensions.append(_list_falls(rows_by_segment, added_by_part, is_scored, is_in_both))
-    # The dimension whose segments fell most differently comes first. Only its segments can be named
-    # as the one that fell most.
-    dimensions.sort(key=lambda falls: _variance_between(falls, noise), reverse=True)
-    mean = float(distance[is_scored].mean())
+        falls = _list_falls(rows_by_segment, added_by_part, is_scored, is_in_both)
+        falls_of_dimensions.append(falls)
+    # The dimension whose segments fell most differently comes first. The main segment can only be a
+    # segment of this dimension.
+    falls_of_dimensions.sort(key=lambda falls: _variance_between(falls, drop_error), reverse=True)
+    mean_distance = float(distance[is_scored].mean())
     return MeanDrop(
-        before=mean - math.fsum(parts.values()),
-        now=mean,
-        noise=noise,
+        before=mean_distance - math.fsum(parts.values()),
+        now=mean_distance,
+        noise=drop_error,
         parts=parts,
-        falls=tuple(itertools.chain.from_iterable(dimensions)),
-        main_segment=_find_main_segment(dimensions[0], parts, noise),
+        falls=tuple(itertools.chain.from_iterable(falls_of_dimensions)),
+        main_segment=_find_main_segment(falls_of_dimensions[0], parts, drop_error),
     )
 
 
@@ -82,9 +84,9 @@ def _add_by_part(
 ) -> dict[DropPart, Floats]:
     """Return for each part what each user adds to the drop, float64 (n,).
 
-    ``is_scored`` marks the users whose distance is defined. There are N such users. ``is_in_both``
-    marks those whose change since the earlier run is known too. There are P such users. Each of the
-    P users adds its change divided by P.
+    ``is_scored`` marks the N users whose distance is defined. ``is_in_both`` marks the P of these
+    users whose change since the earlier run is known too. Each of the P users adds this change,
+    divided by P.
 
     The part ``composition`` exists because the mean is now taken over other users than before. Let
     d be a user's distance, and let m be the mean distance of the P users. Each of the N users adds
@@ -141,11 +143,11 @@ def _list_falls(
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
     ``added_by_part`` is the result of `_add_by_part`. ``is_scored`` marks the users with a distance
-    now. The present mean is taken over these users. ``is_in_both`` marks those of them whose change
-    since the earlier run is known. The earlier mean is taken over them.
+    now. The present mean is taken over these users. ``is_in_both`` marks the users whose change
+    since the earlier run is known too. The earlier mean is taken over these users.
     """
-    within = [values for part, values in added_by_part.items() if part is not DropPart.COMPOSITION]
-    drop_within = math.fsum(float(values.sum()) for values in within)
+    changes = [values for part, values in added_by_part.items() if part is not DropPart.COMPOSITION]
+    drop_by_changed_lists = math.fsum(float(values.sum()) for values in changes)
     falls = []
     for segment, rows in segments.items():
         # Users that are only in the earlier run have no row here, so they are not counted.
@@ -158,21 +160,25 @@ def _list_falls(
             excess=0.0,
         )
         # If all users fell alike, a segment of this size would add this much.
-        expected = share_before * drop_within
+        expected = share_before * drop_by_changed_lists
         falls.append(replace(fall, excess=fall.within - expected))
     return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 
-def _variance_between(falls: Sequence[SegmentFall], noise: float) -> float:
-    """Return the variance of the change between a dimension's segments, above that by chance."""
+def _variance_between(falls: Sequence[SegmentFall], drop_error: float) -> float:
+    """Return how much the falls of a dimension's segments vary, minus the variance by chance.
+
+    ``drop_error`` is the standard error of the drop.
+    """
     squares = [fall.excess**2 / fall.share_before for fall in falls if fall.share_before]
-    return math.fsum(squares) - (len(squares) - 1) * noise**2
+    variance_by_chance = (len(squares) - 1) * drop_error**2
+    return math.fsum(squares) - variance_by_chance
 
 
 def _find_main_segment(
     falls: Sequence[SegmentFall],
     parts: Mapping[DropPart, float],
-    noise: float,
+    drop_error: float,
 ) -> SegmentFall | None:
     """Return the segment that fell clearly more than the other segments, or None.
 
@@ -180,9 +186,8 @@ def _find_main_segment(
     ``within`` is what the segment adds to the drop by changed lists. ``excess`` is ``within`` minus
     what the segment would add if all users fell alike. ``parts`` add up to the drop.
 
-    ``noise`` is the standard error of the drop. This standard error ignores how a segment varies
-    between runs, so the limit `_SURE` alone is not enough. Therefore the segment must also reach
-    the limit `_CONCENTRATED`.
+    ``drop_error`` is the standard error of the drop. It ignores how a segment varies between runs,
+    so the limit `_SURE` alone is not enough. The segment must also reach `_CONCENTRATED`.
     """
     if len(falls) == 1:
         # This segment has all users, so there is no other segment to compare with.
@@ -190,38 +195,40 @@ def _find_main_segment(
     first = falls[0]
     share_of_others = 1 - first.share_before
     # If the segment's users were drawn at random, its excess would have this standard error.
-    error = noise * math.sqrt(first.share_before * share_of_others)
-    # If the parts cancel out, the total is small, and every excess would be a large share of it.
-    # Then the largest part is used instead of the total.
+    excess_error = drop_error * math.sqrt(first.share_before * share_of_others)
+    # If the parts cancel out, their total is small, and every excess would be a large share of the
+    # total. Then the largest part is used instead.
     total = math.fsum(parts.values())
     drop_size = max(abs(total), *map(abs, parts.values()))
     # If only this segment fell, it added the whole drop. Then its excess is the drop, times the
     # share of the users in other segments.
     excess_if_alone = share_of_others * drop_size
-    is_sure = first.excess > _SURE * error
+    is_sure = first.excess > _SURE * excess_error
     is_concentrated = first.excess >= _CONCENTRATED * excess_if_alone
     # The excess is also large if the other segments rose. So the segment's own fall must be at
     # least half of the excess.
     has_fallen = first.within > 0 and first.within >= first.excess / 2
-    return first if is_sure and is_concentrated and has_fallen else None
+    if is_sure and is_concentrated and has_fallen:
+        return first
+    return None
 
 
-def find_place(affected: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
+def find_affected_segment(affected: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
     """Return the name of the segment that describes best which users were affected, or ``all``.
 
-    ``affected`` marks the users that look as if they were affected, (n,). ``usual`` is the share of
-    healthy users that look so too.
+    ``affected`` marks the users that look affected, (n,). ``usual`` is the share of healthy users
+    that look affected too.
 
     The best segment has the greatest F1, which is the harmonic mean of two shares. The first is the
     share of all affected users that are in the segment. The second is the share of the segment's
     users that were affected. The segment must contain `_IN_SEGMENT` of the affected users, and
-    clearly more of them than a random group of its size would. Two segments of different dimensions
-    are named together if the users in both have a clearly greater F1. `rows_of_place` reads such a
-    joined name.
+    clearly more of them than a random group of the same size would. Two segments of different
+    dimensions are named together if the users in both have a clearly greater F1. `rows_of_segment`
+    reads such a joined name.
     """
     users = len(segments[ALL])
     # The estimate for all users is too low if healthy users look affected less often than
-    # ``usual``. The estimate for a segment may then be higher, and is a better one.
+    # ``usual``. Then the estimate for a segment may be higher and better.
     affected_users = max(_estimate_affected(affected, usual, rows) for rows in segments.values())
     if affected_users <= 0:
         return ALL
@@ -232,11 +239,12 @@ def find_place(affected: Flags, usual: float, segments: Mapping[str, Rows]) -> s
         by_chance = affected_users * len(rows) / users
         is_sure = affected_inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
         is_everybody = len(rows) == users
-        if affected_inside < _IN_SEGMENT * affected_users or not (is_sure or is_everybody):
-            return 0.0
-        # This is the harmonic mean of affected_inside / affected_users and affected_inside /
-        # len(rows).
-        return 2 * affected_inside / (affected_users + len(rows))
+        has_most = affected_inside >= _IN_SEGMENT * affected_users
+        if has_most and (is_sure or is_everybody):
+            # This is the harmonic mean of affected_inside / affected_users and
+            # affected_inside / len(rows).
+            return 2 * affected_inside / (affected_users + len(rows))
+        return 0.0
 
     scores = {name: score(rows) for name, rows in sorted(segments.items())}
     # The segments with the greatest F1 come first.
@@ -250,7 +258,7 @@ def find_place(affected: Flags, usual: float, segments: Mapping[str, Rows]) -> s
         if _dimension_of(first) == _dimension_of(second):
             continue
         joint_name = AND.join(sorted((first, second)))
-        scores[joint_name] = score(rows_of_place(joint_name, segments))
+        scores[joint_name] = score(rows_of_segment(joint_name, segments))
         if scores[joint_name] > _NARROWER * scores[best]:
             best = joint_name
     return best
@@ -266,10 +274,10 @@ def _estimate_affected(affected: Flags, usual: float, rows: Rows) -> float:
     return max(0.0, beyond_usual) / max(_LEAST_UNUSUAL, 1 - usual)
 
 
-def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
+def rows_of_segment(name: str, segments: Mapping[str, Rows]) -> Rows:
     """Return the rows of the users of a segment.
 
-    The name may join two segments by `AND`. Then the rows are those of the users in both segments.
+    The name may join two segments by `AND`. Then the users in both segments are returned.
     The result is empty if there is no segment with this name.
     """
     if name in segments:
@@ -285,7 +293,7 @@ def rows_of_place(name: str, segments: Mapping[str, Rows]) -> Rows:
 
 
 # Rounding can make two equal sums over ranks differ by at most this.
-_DUST = 1e-12
+_ROUNDING_ERROR = 1e-12
 _RANKS_AT_ONCE = 16  # 16 codes are in one line of the cache
 
 
@@ -317,8 +325,8 @@ def compare_exposure(
     If there are no lists, all exposures are 0. The cost is O(places + items).
     """
     codes_before, codes_after, items = index_codes(before, after)
-    exposure_before, share_before = _expose(codes_before, len(items))
-    exposure_after, share_after = _expose(codes_after, len(items))
+    exposure_before, share_before = _measure_exposure(codes_before, len(items))
+    exposure_after, share_after = _measure_exposure(codes_after, len(items))
     change = exposure_after - exposure_before
     # Exposure and share of lists may change in opposite directions. The texts show shares, so such
     # an item would confuse the reader. It is left out.
@@ -343,14 +351,14 @@ def compare_exposure(
     )
 
 
-def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
-    """Return each item's mean exposure over the lists, and the share of the lists that have it.
+def _measure_exposure(codes: Codes, items: int) -> tuple[Floats, Floats]:
+    """Return each item's mean exposure over the lists, and the share of the lists with this item.
 
     ``codes`` (n, k) has the codes 0 to ``items`` - 1, and -1 as padding. Both results have the
     shape (items,).
     """
     exposure = np.zeros(items)
-    lists = np.zeros(items, dtype=np.int64)
+    lists_with_item = np.zeros(items, dtype=np.int64)
     # Exposure is added rank by rank, so the result is bit-identical for every order of the lists.
     discounts = rank_discounts(codes.shape[1])
     for first_rank in range(0, len(discounts), _RANKS_AT_ONCE):
@@ -359,9 +367,9 @@ def _expose(codes: Codes, items: int) -> tuple[Floats, Floats]:
         for discount, codes_at_rank in zip(discounts[ranks], by_rank, strict=True):
             counts = count_codes(codes_at_rank, items)
             exposure += discount * counts
-            lists += counts
+            lists_with_item += counts
     # Both are divided by the number of lists, so that sets of different size can be compared.
-    return exposure / max(1, len(codes)), lists / max(1, len(codes))
+    return exposure / max(1, len(codes)), lists_with_item / max(1, len(codes))
 
 
 def _highest(change: Floats, top: int) -> list[int]:
@@ -370,4 +378,4 @@ def _highest(change: Floats, top: int) -> list[int]:
     Equal changes keep their order.
     """
     order = np.argsort(-change, kind="stable")[:top]
-    return [int(index) for index in order if change[index] > _DUST]
+    return [int(index) for index in order if change[index] > _ROUNDING_ERROR]

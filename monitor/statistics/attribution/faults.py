@@ -16,7 +16,7 @@ from monitor.statistics.attribution.change_features import (
     find_outlying_bins,
     least_share,
 )
-from monitor.statistics.attribution.decomposition import find_place, rows_of_place
+from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
 from monitor.statistics.attribution.hypotheses import find_hypotheses
 from monitor.statistics.attribution.scene import Hypothesis, Scene, usual_shares
 
@@ -61,9 +61,9 @@ _OTHER_PLACES = 2
 def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> Finding | None:
     """Return a finding about users without a list, for the arm with most of them.
 
-    The finding also names the other arm if at least half as many of its users are without a list.
-    None if there are hardly more such users than usual. ``usual_share`` is the usual share of users
-    without a list. If it is None, which means unknown, 0 is used.
+    Users without a list are called lost here. The finding also names the other arm if it lost at
+    least half as many users. None if hardly more users than usual are lost. ``usual_share`` is the
+    usual share of lost users. None means that it is unknown, and then 0 is used.
     """
     rows = {row.segment: row for row in coverage}
     everybody = rows.get(ALL)
@@ -94,7 +94,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> 
         users=lost,
         compared=asked,
         detail=detail,
-        # Exactly the users of this segment are without a list.
+        # Exactly the users of this segment are lost.
         is_exact=segment != ALL and lost == lost_in_segment == asked_in_segment,
     )
 
@@ -102,10 +102,10 @@ def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> 
 def _find_segment_of_lost(
     rows: Mapping[str, CoverageRow], lost_by_segment: Mapping[str, int]
 ) -> str:
-    """Return the segment that contains most users without a list, and clearly more than its share.
+    """Return the segment with most lost users, if it also lost users more often than others.
 
-    ``lost_by_segment`` has the number of such users in each segment. Returns ``all`` if there is no
-    such segment.
+    A user without a list is lost. ``lost_by_segment`` has the number of lost users in each segment.
+    Returns ``all`` if there is no such segment.
     """
     lost = lost_by_segment[ALL]
 
@@ -116,7 +116,7 @@ def _find_segment_of_lost(
         return lost_by_segment[name] / rows[name].asked
 
     def evidence(name: str) -> tuple[float, str]:
-        # This prefers segments that have much of the loss and also lost many of their own users.
+        # This prefers segments that have much of the loss and also a high loss rate.
         return part_of_loss(name) * loss_rate(name), name
 
     names = [name for name, row in rows.items() if name != ALL and row.asked]
@@ -124,8 +124,10 @@ def _find_segment_of_lost(
         return ALL
     likeliest = max(names, key=evidence)
     has_most = part_of_loss(likeliest) >= _IN_SEGMENT
-    lost_more = loss_rate(likeliest) >= _TIMES_ALL * loss_rate(ALL)
-    return likeliest if has_most and lost_more else ALL
+    has_high_rate = loss_rate(likeliest) >= _TIMES_ALL * loss_rate(ALL)
+    if has_most and has_high_rate:
+        return likeliest
+    return ALL
 
 
 @immutable
@@ -133,13 +135,12 @@ class Fault:
     """The fault of a run.
 
     ``is_other_unchanged`` is True if hardly any list of the arm without the fault changed. It is
-    False if its lists changed, but no more than usual. Otherwise it is None.
+    False if lists of this arm changed, but no more than usual. Otherwise it is None.
     """
 
     finding: Finding
-    affected: Flags | None = (
-        None  # users that look as if they were affected, None if they have no lists
-    )
+    # Users that look affected. None if the affected users have no lists
+    affected: Flags | None = None
     is_other_unchanged: bool | None = None
 
 
@@ -152,7 +153,7 @@ def find_fault(scene: Scene) -> Fault | None:
     Whether a hypothesis holds depends only on counts of users, and not on the drop.
     """
     hypotheses = find_hypotheses(scene)
-    # These arms may have a fault, also those of the redundant hypotheses that are left out next.
+    # Redundant hypotheses are left out below, but their arms may have a fault too.
     arms_in_question = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
     finding = _select_finding([_make_finding(hypothesis, scene) for hypothesis in hypotheses])
@@ -182,11 +183,11 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
 
     - The lists of both arms became more similar, and both arms have the same more specific fault.
       For example, both put one item first.
-    - The lists look interleaved, but as many are shorter. In a shorter list, fewer items need to be
-      near the top.
+    - The lists look interleaved, but at least as many lists became shorter. A shorter list easily
+      looks interleaved, because fewer items need to be near the top.
     - The fault looks like a change of the model, and a more specific fault of the same arm affected
-      nearly all of its users. For example, if lists became shorter, their items seem to be replaced
-      too.
+      nearly all of these users. For example, if lists became shorter, their items seem to be
+      replaced too.
     """
     specific = [other for other in hypotheses if not other.kind.facts.is_model_change]
     if hypothesis.kind.facts.is_similarity:
@@ -194,14 +195,14 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
         both_arms_have_one_kind = any(len(arms) == len(Arm) for arms in arms_by_kind.values())
-        return both_arms_have_one_kind or _is_cut_short(hypothesis, specific)
+        return both_arms_have_one_kind or _is_due_to_short_lists(hypothesis, specific)
     if not hypothesis.kind.facts.is_model_change:
         return False
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
     return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
 
 
-def _is_cut_short(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
+def _is_due_to_short_lists(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
     if hypothesis.kind is not FaultKind.INTERLEAVED:
         return False
     shorter = [int(each.affected.sum()) for each in others if each.kind is FaultKind.CUT_SHORT]
@@ -209,28 +210,30 @@ def _is_cut_short(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
 
 
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
-    """Select the finding of the most specific kind that explains at least half of the most.
+    """Select the most specific finding that explains at least half as much as the best finding.
 
-    Findings are compared by what they explain of the drop. If the drop is not significant, or if no
-    finding explains it, they are compared by their shares of affected users. In this case, kinds
-    that a worse model causes too are selected only if there is no other kind.
+    Findings are compared by the share of the drop that they explain. If the drop is not
+    significant, or if no finding explains it, findings are compared by their shares of affected
+    users. In this case, kinds that a worse model causes too are selected only if there is no other
+    kind.
 
     None if there are no findings. ``findings`` are ordered from the most to the least specific
     kind. The result names both arms if both have the fault.
     """
     if not findings:
         return None
-    weigh = _explained
+    rate = _explained
     if max(map(_explained, findings)) < _LEAST_EXPLAINED:
-        weigh = _share
+        rate = _share
         specific = [finding for finding in findings if not finding.kind.facts.is_model_change]
         findings = specific or findings
-    greatest = max(map(weigh, findings))
-    good_enough = [finding for finding in findings if weigh(finding) >= _GOOD_ENOUGH * greatest]
-    of_best_kind = [finding for finding in good_enough if finding.kind is good_enough[0].kind]
-    best = max(of_best_kind, key=weigh)
+    greatest = max(map(rate, findings))
+    good_enough = [finding for finding in findings if rate(finding) >= _GOOD_ENOUGH * greatest]
+    most_specific_kind = good_enough[0].kind
+    of_this_kind = [finding for finding in good_enough if finding.kind is most_specific_kind]
+    best = max(of_this_kind, key=rate)
     for other in findings:
-        if weigh(other) >= _WORTH_NAMING * greatest and _is_same_fault(best, other):
+        if rate(other) >= _WORTH_NAMING * greatest and _is_same_fault(best, other):
             return replace(best, arms=tuple(Arm))
     return best
 
@@ -256,31 +259,33 @@ def _share(finding: Finding) -> float:
 
 
 def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
-    """Return a hypothesis as a finding: with its segment, its users, and its share of the drop."""
+    """Return the finding of a hypothesis: the segment, the users, and the share of the drop."""
     judged_segments = {}
     for name, members in scene.segments.items():
         judged_segments[name] = members[hypothesis.judged[members]]
     segment = hypothesis.segment
     if segment == ALL:
         # All users were searched. The fault may still be in one segment only.
-        segment = find_place(hypothesis.affected, hypothesis.usual, judged_segments)
-    rows = rows_of_place(segment, scene.segments)
-    judged_rows = rows_of_place(segment, judged_segments)
+        segment = find_affected_segment(hypothesis.affected, hypothesis.usual, judged_segments)
+    rows = rows_of_segment(segment, scene.segments)
+    judged_rows = rows_of_segment(segment, judged_segments)
     # Many new items also change the order of the common items. Then the fault is the new items, and
     # not the order.
-    if hypothesis.feature is ChangeFeature.REORDERED and _has_replaced(hypothesis.affected, scene):
+    is_reordered = hypothesis.feature is ChangeFeature.REORDERED
+    if is_reordered and _new_items_cost_more(hypothesis.affected, scene):
         hypothesis = replace(hypothesis, kind=FaultKind.REPLACED, feature=ChangeFeature.TOTAL)
-    # The estimates assume that users who cannot be judged are affected as often as other users.
+    # Users that cannot be judged are assumed to be affected as often as judged users.
     if hypothesis.feature is None:
         # ``hypothesis.affected`` is exact. It also has affected users outside of the segment.
         share = float(hypothesis.affected[judged_rows].mean())
-        users = float(hypothesis.affected.sum()) * len(scene.batch) / len(judged_segments[ALL])
+        judged_users = len(judged_segments[ALL])
+        users = float(hypothesis.affected.sum()) * len(scene.batch) / judged_users
     else:
         share = _estimate_share(hypothesis.feature, hypothesis, scene, judged_rows)
         users = share * len(rows)
     likely_affected = _select_likely_affected(hypothesis, scene, rows, share)
     is_order = hypothesis.kind is FaultKind.REORDERED
-    # The number is exact if all judged users of the segment are affected, and nobody else.
+    # ``users`` is exact if all judged users of the segment are affected, and nobody else.
     is_all_affected = hypothesis.affected[judged_rows].all()
     is_exact = is_all_affected and hypothesis.affected.sum() == len(judged_rows)
     return Finding(
@@ -307,8 +312,7 @@ def _select_likely_affected(
         likeliest = rows
     elif hypothesis.feature is ChangeFeature.TOTAL:
         # Some healthy lists change as much as affected lists, so this feature shows only roughly
-        # who is affected. Affected lists change more on average, so those that changed most are
-        # selected.
+        # who is affected. The users whose lists changed most are selected.
         bins = scene.bins[hypothesis.arm][ChangeFeature.TOTAL][rows]
         most_changed_first = rows[np.argsort(-bins, kind="stable")]
         likeliest = most_changed_first[: round(share * len(rows))]
@@ -328,23 +332,21 @@ def _estimate_share(
 ) -> float:
     """Estimate the share of the users in ``rows`` that was affected, 0 to 1.
 
-    The estimate compares the bins of ``feature`` with the usual ones. The hypothesis was found by
+    The users' bins of ``feature`` are compared with the usual bins. The hypothesis was found by
     this feature.
     """
     bins = scene.bins[hypothesis.arm][feature][rows]
-    # A hypothesis on one segment was found by its usual shares, see `find_by_feature`.
+    # A hypothesis on one segment was found by the segment's usual shares (see `find_by_feature`).
     segment_rows = None if hypothesis.segment == ALL else rows
     usual = usual_shares(scene, hypothesis.arm, feature, segment_rows)
     if feature in {ChangeFeature.REPLACED, ChangeFeature.REORDERED}:
         outliers = find_outlying_bins(bins, usual)
         if outliers is not None:
-            # `REPLACED` finds lists of other users and random lists. These are always outliers.
-            # `REORDERED` finds reversed lists. These are outliers if nearly all healthy lists would
+            # `REPLACED` finds lists of other users and random lists, which are always outliers.
+            # `REORDERED` finds reversed lists. They are outliers if nearly all healthy lists would
             # be outliers after being reversed.
-            are_affected_outliers = (
-                feature is ChangeFeature.REPLACED or outliers.reversed_share >= _APART
-            )
-            if are_affected_outliers:
+            is_reversed_outlying = outliers.share_if_reversed >= _APART
+            if feature is ChangeFeature.REPLACED or is_reversed_outlying:
                 return outliers.affected_share
     # Both values are lower bounds, so the larger one is nearer to the true share.
     share_above_usual = float(hypothesis.affected[rows].mean()) - hypothesis.usual
@@ -353,8 +355,8 @@ def _estimate_share(
         return _correct_for_unmoved(share, usual)
     if feature is ChangeFeature.FIRST_GONE:
         # The fault drops the first places of each list. A user looks affected only if the former
-        # first item was in one of these places. ``shares_by_place`` says how often it usually is in
-        # the first, the second and the third place.
+        # first item would have been in one of these places. ``shares_by_place`` says how often the
+        # former first item usually is in the first, the second and the third place.
         shares_by_place = usual_shares(scene, hypothesis.arm, ChangeFeature.FIRST_MOVED)
         dropped_places = round(hypothesis.detail["places"])
         seen_share = sum(shares_by_place[:dropped_places])
@@ -366,14 +368,13 @@ def _correct_for_unmoved(share: float, usual: Sequence[float]) -> float:
     """Return the ``share`` of affected users, corrected for affected users that look healthy.
 
     If lists are shuffled, the first item of some users stays in the first place. These users look
-    healthy. ``usual`` has the usual shares of `ChangeFeature.FIRST_MOVED`: the first item usually
-    keeps its place for ``unmoved`` of the users, and moves to each of the two other places for
-    ``moved`` of the users, on average. A shuffle is assumed to leave the first item in its place
-    for ``moved`` of the affected users too. Then the share of the affected users that looks
-    affected is (unmoved - moved) / unmoved.
+    healthy. ``usual`` has the usual shares of `ChangeFeature.FIRST_MOVED`. The first item usually
+    stays in its place for the share ``unmoved`` of the users. It moves to the second place, and to
+    the third place, for the share ``moved`` on average. A shuffle is assumed to leave it in its
+    place for the share ``moved`` too. So ``seen_share`` of the affected users looks affected.
 
-    If at most half of the affected users look affected, the correction would at least double the
-    share. Then the share is not corrected.
+    If ``seen_share`` is at most 1/2, the correction would at least double the share. Then the share
+    is not corrected.
     """
     unmoved = usual[0]
     moved = sum(usual[1:]) / _OTHER_PLACES
@@ -383,7 +384,7 @@ def _correct_for_unmoved(share: float, usual: Sequence[float]) -> float:
     return min(1.0, share / seen_share)
 
 
-def _has_replaced(affected: Flags, scene: Scene) -> bool:
+def _new_items_cost_more(affected: Flags, scene: Scene) -> bool:
     """Whether new items add more to the drop of these users than the changed order does."""
     if scene.changes is None or scene.drop is None:
         return False
@@ -397,9 +398,9 @@ def _share_of_drop(affected: Flags, scene: Scene, *, is_order: bool) -> float | 
     """Return the share of the drop that the affected users explain, 0 to 1. None without a drop.
 
     The growth is how much the distance of a user's lists grew since the earlier run. With
-    ``is_order``, only the part ``order`` of the distance counts. The affected users explain their
-    growth minus what they would have grown without the fault, which is the mean growth of the other
-    users.
+    ``is_order``, only the part ``order`` of the distance counts. Without the fault, the affected
+    users' distances are assumed to grow as much as the other users' distances. Only the growth
+    beyond that is explained.
     """
     if scene.changes is None or scene.drop is None:
         return None
@@ -413,11 +414,11 @@ def _share_of_drop(affected: Flags, scene: Scene, *, is_order: bool) -> float | 
     growth_by_fault = growth_of_affected.mean()
     if len(growth_of_others):
         growth_by_fault -= growth_of_others.mean()
+    explained_growth = float(growth_by_fault) * len(growth_of_affected)
     # Similarity drops by as much as the distance grows. So the drop is the mean growth of all
     # users.
     total_growth = int(is_known.sum()) * scene.drop
-    share = float(growth_by_fault) * len(growth_of_affected) / total_growth
-    return min(1.0, max(0.0, share))
+    return min(1.0, max(0.0, explained_growth / total_growth))
 
 
 def _is_other_unchanged(
@@ -425,9 +426,10 @@ def _is_other_unchanged(
     finding: Finding,
     arms_in_question: Collection[Arm],
 ) -> bool | None:
-    """Return the value of `Fault.is_other_unchanged`.
+    """Whether hardly any list of the other arm changed, which is the arm without the fault.
 
-    It is None if the arm's usual changes are not known, or if this arm may have a fault too.
+    None if lists of the other arm changed and its usual changes are not known. None also if the
+    other arm may have a fault too, or if there are no earlier lists.
     """
     other = finding.arms[0].other
     if scene.changes is None or len(finding.arms) > 1 or other in arms_in_question:

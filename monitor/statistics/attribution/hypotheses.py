@@ -34,7 +34,8 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     if scene.changes is not None:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
-        if not any(each is not None and each.affected.mean() >= MANY_ALIKE for each in similar):
+        shares_affected = [each.affected.mean() for each in similar if each is not None]
+        if max(shares_affected, default=0.0) < MANY_ALIKE:
             hypotheses.append(find_all_alike(scene, scene.changes))
     hypotheses += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
@@ -59,9 +60,8 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     Without earlier lists, find users whose lists are shorter than the other arm's lists. None if
     there are hardly more such users than users with longer lists.
 
-    The result's ``detail`` has the median length of the shorter lists, now and before. Its value
-    ``duplicated`` is the largest share of these lists that may be shorter only because duplicates
-    were removed.
+    The result's ``detail`` has the median length of the shorter lists, now and before. At most the
+    share ``duplicated`` of these lists is shorter only because duplicates were removed.
     """
     _, lengths = scene.batch.of(arm)
     _, lengths_before = lists_before(scene, arm)
@@ -106,9 +106,9 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
         return replace(by_new_items, kind=kind)
     # A user's own new list may also have few new items. `ChangeFeature.TOTAL` counts new items and
     # changed order, so it finds more of these users.
-    by_moves = find_by_feature(scene, arm, ChangeFeature.TOTAL, kind)
-    if by_moves is not None:
-        return by_moves
+    by_total = find_by_feature(scene, arm, ChangeFeature.TOTAL, kind)
+    if by_total is not None:
+        return by_total
     # The share of affected users is estimated by the feature. `ChangeFeature.REPLACED` would count
     # users with few new items as not affected.
     return replace(by_new_items, feature=ChangeFeature.TOTAL)
@@ -124,9 +124,9 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis 
     """Find users whose items changed their order more than usual.
 
     Two features are searched. `REORDERED` counts the pairs of items in reversed order.
-    `FIRST_MOVED` is the place of the former first item, and judges only users that still have it
-    among the first three. The result is the hypothesis that affects the larger share of the users
-    that its feature can judge. None if neither feature finds users.
+    `FIRST_MOVED` is the place of the former first item. It judges only users that still have this
+    item among the first three. The hypothesis with the larger share of affected users among the
+    judged users is returned. None if neither feature finds users.
 
     In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
     changed, and otherwise 0.

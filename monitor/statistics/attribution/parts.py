@@ -18,8 +18,8 @@ ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 The score of a pair does not depend on the other pairs.
 """
 
-# Costs of which both are at most this differ from 0 only by rounding errors.
-_DUST = 1e-12
+# A sum of costs up to this value may be 0 apart from rounding errors.
+_ROUNDING_ERROR = 1e-12
 
 
 @immutable
@@ -39,7 +39,7 @@ class Parts:
         return self.membership + self.order + self.length
 
     def where(self, is_defined: Flags) -> "Parts":
-        """Return the parts of the users in ``is_defined``. All other users get NaN."""
+        """Return the parts, with NaN for all users that are not in ``is_defined``."""
         return Parts(
             membership=np.where(is_defined, self.membership, np.nan),
             order=np.where(is_defined, self.order, np.nan),
@@ -49,14 +49,14 @@ class Parts:
 
 @immutable
 class Walk:
-    """The steps that `walk_to` takes. They differ only in the candidate's lists.
+    """The steps that `walk_to` takes. Only the candidate's lists differ between the steps.
 
-    The steps are in this order, with the part that each change belongs to::
+    The steps are in this order, with the part to which each change belongs::
 
         before  --length-->  before_cut  --membership-->  hybrid
                 --order-->  after_cut  --length-->  after
 
-    A batch that needs no cut is the same object as its cut batch.
+    If no list has to be cut, the cut batch is the same object as the uncut batch.
     """
 
     before: PairBatch
@@ -64,7 +64,7 @@ class Walk:
     hybrid: PairBatch
     after_cut: PairBatch
     after: PairBatch
-    swapped: PairBatch  # not a step: ``before_cut`` with the new items, in no other order
+    swapped: PairBatch  # not in this order: ``before_cut`` with new items replacing removed ones
 
 
 def split_distances(
@@ -72,17 +72,18 @@ def split_distances(
     score: ScoreBatch,
     scores: Floats | None = None,
 ) -> Parts:
-    """Split each pair's distance into the parts membership, order and length, which add up to it.
+    """Split each pair's distance into the parts membership, order and length.
 
     The distance of the baseline's list B and the candidate's list C is score(B, B) - score(B, C).
-    `walk_to` changes B to C in steps. Each step belongs to one part, and adds to this part by how
-    much it lowers the score. The computing time is O(n k).
+    `walk_to` changes the pair (B, B) to (B, C) in steps. Each step belongs to one part. The score
+    that a step loses is added to its part, so the parts add up to the distance. The computing time
+    is O(n k).
 
-    A positive part means that the lists move apart. A part can be negative if the metric forgives
-    short lists, as ``rbo`` does. It can also be negative if the metric may prefer a wrong order or
-    a wrong item. If any score of a pair is NaN, all parts of this pair are NaN. This happens if the
-    baseline's list is empty. ``score`` must not use relevance, because the steps change the items
-    but not their relevance. ``scores`` are the scores of the batch, if they were computed before.
+    A part can be negative if the metric does not lower the score of short lists, such as ``rbo``.
+    It can also be negative if the metric may prefer a wrong order or a wrong item. If any score of
+    a pair is NaN, all parts of this pair are NaN. For example, the baseline's list may be empty.
+    ``score`` must not use relevance, because the steps change the items but not their relevance.
+    ``scores`` are the scores of the batch, if they are already known.
     """
     identical = _with_baseline_twice(batch)
 
@@ -112,25 +113,27 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
     """Return steps that change the candidate's lists from ``before`` to ``after``.
 
     Both batches may differ only in the candidate's lists. First, both lists are cut to the length
-    of the shorter one. If both cut lists have an item, the item is common. Otherwise it is removed
-    or new. The first and last steps of the walk are the arguments themselves, not copies.
+    of the shorter one. An item of both cut lists is called common. An item of only one cut list is
+    called removed or new. The first and last steps of the walk are the arguments themselves, not
+    copies.
 
-    ``hybrid`` has the items of ``after_cut``. The new items have the same places as there. The
-    common items fill the other places, in the order of ``before_cut``. So the order step moves
-    common items only. The membership step costs 0 if both lists have the same items.
+    ``hybrid`` has the items of ``after_cut``. The new items have the same places as in
+    ``after_cut``. The common items fill the other places, in the order of ``before_cut``. So the
+    order step moves common items only. The membership step costs 0 if both lists have the same
+    items.
 
-    `share_steps` also needs the batch ``swapped``. There the common items have the same places as
-    in ``before_cut``. The new items fill the other places, in the order of ``after_cut``.
+    `share_steps` also needs the batch ``swapped``. In ``swapped``, the common items have the same
+    places as in ``before_cut``. The new items fill the other places, in the order of ``after_cut``.
 
     A weight moves with its item. The ties of ``hybrid`` are at the same places as in ``after_cut``.
-    Other walks would divide interactions differently (sequential decomposition: Oaxaca 1973;
-    DiNardo, Fortin and Lemieux 1996).
+    The parts depend on the order of the steps (sequential decomposition: Oaxaca 1973; DiNardo,
+    Fortin and Lemieux 1996).
     """
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     before_cut = _cut(before, shorter)
     after_cut = _cut(after, shorter)
-    # Pairs of the cut list of ``before`` and that of ``after``. If the list of ``before`` is the
-    # baseline's list, ``after_cut`` has these pairs, which may have been aligned already.
+    # Pairs of both cut lists. If ``before`` has the baseline's lists twice, ``after_cut`` has the
+    # same pairs. Then it is used, because its alignment may be computed already.
     cut_pairs = after_cut
     if before_cut.candidate is not after_cut.baseline:
         cut_pairs = PairBatch(
@@ -142,8 +145,8 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
     hybrid = _with_copies(after_cut)
     swapped = _with_copies(before_cut)
     for rows, alignment in blocks(cut_pairs):
-        # The alignment has k rows. Farther behind, all lists of the block are padded. An item that
-        # the other list does not have is at the position k.
+        # The alignment has k rows. After k places, all lists of the block have only padding. The
+        # position k means that the other list does not have the item.
         k = alignment.k
         was_common = np.zeros(before_cut.candidate[rows].shape, dtype=bool)
         is_common = np.zeros_like(was_common)
@@ -165,10 +168,10 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
 
 
 def share_steps(walk: Walk, score: ScoreBatch) -> Parts:
-    """Return the cost of each part for each pair, which is how much score its steps lose.
+    """Return for each pair how much score the steps of each part lose. This is the part's cost.
 
-    The step from ``before_cut`` to ``hybrid`` replaces items and may also move common items. So its
-    cost is divided:
+    The step from ``before_cut`` to ``hybrid`` replaces items and may also move common items. So the
+    cost of this step is divided:
 
     - From ``before_cut`` to ``swapped``, items are only replaced. This is membership.
     - From ``hybrid`` to ``after_cut``, common items are only moved. This is order.
@@ -177,7 +180,7 @@ def share_steps(walk: Walk, score: ScoreBatch) -> Parts:
 
     def score_step(step: PairBatch) -> Floats:
         values = score(step)
-        # An infinite score is as undefined as NaN.
+        # Infinite scores are undefined too.
         return np.where(np.isfinite(values), values, np.nan)
 
     # A step that is the same object as the step before it is scored once.
@@ -191,28 +194,28 @@ def share_steps(walk: Walk, score: ScoreBatch) -> Parts:
     after = after_cut
     if walk.after is not walk.after_cut:
         after = score_step(walk.after)
-    replacing = before_cut - swapped
-    moving = hybrid - after_cut
-    order_share = _share_of_moving(replacing, moving)
-    order_in_divided = order_share * (swapped - hybrid)
+    replacing_cost = before_cut - swapped
+    moving_cost = hybrid - after_cut
+    order_share = _share_of_moving(replacing_cost, moving_cost)
+    order_in_hybrid = order_share * (swapped - hybrid)
     parts = Parts(
-        # The rest of the cost from ``before_cut`` to ``hybrid``.
-        membership=before_cut - hybrid - order_in_divided,
-        order=moving + order_in_divided,
+        # The cost from ``before_cut`` to ``hybrid``, without the cost that belongs to the order.
+        membership=before_cut - hybrid - order_in_hybrid,
+        order=moving_cost + order_in_hybrid,
         length=(before - before_cut) + (after_cut - after),
     )
     is_defined = ~np.isnan(parts.membership + parts.order + parts.length)
     return parts.where(is_defined)
 
 
-def _share_of_moving(replacing: Floats, moving: Floats) -> Floats:
-    """Return the share of ``moving`` in the sum of both costs, 0 to 1.
+def _share_of_moving(replacing_cost: Floats, moving_cost: Floats) -> Floats:
+    """Return the share of ``moving_cost`` in the sum of both absolute costs, 0 to 1.
 
-    It is 0 if both costs are 0, or if either is NaN.
+    The share is 0 if both costs are 0, or if a cost is NaN.
     """
-    total = np.abs(replacing) + np.abs(moving)
+    total = np.abs(replacing_cost) + np.abs(moving_cost)
     share: Floats = np.zeros_like(total)
-    np.divide(np.abs(moving), total, out=share, where=total > _DUST)
+    np.divide(np.abs(moving_cost), total, out=share, where=total > _ROUNDING_ERROR)
     return share
 
 
@@ -243,7 +246,7 @@ def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
 
 
 def _change_values(batch: PairBatch, change: Callable[[ByArm], ByArm]) -> PairBatch:
-    """Return the batch with changed scores of items and changed weights, if it has any."""
+    """Return the batch with ``change`` applied to its item scores and weights, if it has any."""
     if batch.scores is not None:
         batch = replace(batch, scores=change(batch.scores))
     if batch.weights is not None:
@@ -271,12 +274,12 @@ def _copy_items(
     the items is kept. The arrays of ``target`` are changed, so `_with_copies` must have made them.
     Either both batches have weights, or neither has.
     """
-    # With places instead of masks this takes a third of the time.
-    to_places = np.flatnonzero(target_places)
-    from_places = np.flatnonzero(source_places)
-    np.put(target.candidate, to_places, source.candidate.take(from_places))
+    # With indexes instead of masks this takes a third of the time.
+    to_indexes = np.flatnonzero(target_places)
+    from_indexes = np.flatnonzero(source_places)
+    np.put(target.candidate, to_indexes, source.candidate.take(from_indexes))
     if target.weights is not None and source.weights is not None:
-        np.put(target.weights.candidate, to_places, source.weights.candidate.take(from_places))
+        np.put(target.weights.candidate, to_indexes, source.weights.candidate.take(from_indexes))
 
 
 def average_parts(parts: Parts, rows: Rows) -> PartMeans | None:

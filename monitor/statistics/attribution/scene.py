@@ -31,7 +31,7 @@ class Scene:
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None  # None if there are no earlier lists
-    # Whether the earlier lists are older than those of the last run, because runs were skipped
+    # Whether the earlier lists are older than the last run, because runs were skipped
     is_older: bool = False
     # Usual shares of users by arm, feature and bin.
     usual_histograms: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
@@ -44,23 +44,28 @@ class Scene:
         """The bin of each user, by arm and feature. Empty if there are no earlier lists."""
         if self.changes is None:
             return {}
-        is_still = self.changes.is_still
-        bins = {arm: bin_lists(lists, is_still[arm]) for arm, lists in self.changes.lists.items()}
+        is_unchanged = self.changes.is_unchanged
+        bins = {
+            arm: bin_lists(lists, is_unchanged[arm]) for arm, lists in self.changes.lists.items()
+        }
         bins[Arm.CANDIDATE] |= _bin_similar(self.batch, self.changes.is_known)
         return bins
 
     @cached_property
     def bins_before(self) -> Mapping[ChangeFeature, Integers]:
-        """The bins in the earlier run, for features of both arms. Empty without earlier lists."""
+        """The earlier run's bins of the features that compare both arms.
+
+        Empty if there are no earlier lists.
+        """
         if self.changes is None:
             return {}
         return _bin_similar(self.changes.former, self.changes.is_known)
 
 
 def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[ChangeFeature, Integers]:
-    """Return the bins of the features of both arms: 1 if they are similar, 0 if not, -1 if unknown.
+    """Return the bins of the features that compare both arms, integers (n,).
 
-    Each feature has the bins of n users.
+    A bin is 1 if the user's two lists are similar, 0 if they are not, and -1 if this is unknown.
     """
     is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
     flags = {
@@ -82,10 +87,9 @@ class Hypothesis:
     arm: Arm
     affected: Flags  # (n,), False for users that cannot be judged
     judged: Flags  # (n,), whether the user can be judged
-    usual: float = 0.0  # share of healthy users that look as if they were affected
-    feature: ChangeFeature | None = (
-        None  # the feature by which users look affected, if there is one
-    )
+    usual: float = 0.0  # share of healthy users that look affected
+    # The feature by which users look affected, if there is one
+    feature: ChangeFeature | None = None
     segment: str = ALL  # the segment that was searched
     detail: Mapping[str, float] = field(default_factory=dict)
 
@@ -109,27 +113,27 @@ def is_increase(gained: Flags, lost: Flags, least: int = LEAST_AFFECTED_USERS) -
 def find_by_feature(
     scene: Scene, arm: Arm, feature: ChangeFeature, kind: FaultKind, *, times: float = 1.0
 ) -> Hypothesis | None:
-    """Return the hypothesis that the fault ``kind`` changed the arm's lists in the way ``feature``.
+    """Find users whose lists changed unusually in one ``feature``, as the fault ``kind`` does.
 
-    It names the users in outlying bins as affected: those of all users, or those of one segment,
-    see `search_segments`. None in two cases:
-
-    - No bin is outlying.
-    - The share of the users in outlying bins is less than ``times`` the largest usual share.
+    The users in outlying bins are affected. All users are searched first, and then single segments
+    (see `search_segments`). None if no bin is outlying, or if the share of the users in outlying
+    bins is less than ``times`` the largest usual share.
     """
     bins = scene.bins[arm][feature]
 
-    def find(segment: str) -> Outliers | None:
+    def find_in_segment(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
-        # The usual shares are those of all users. They are widened only for a single segment.
+        # The usual shares of all users are used. For a single segment they are widened.
         segment_rows = None if segment == ALL else rows
         outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, feature, segment_rows))
         if outliers is None:
             return None
-        share = (bins[rows] >= outliers.least).mean()
-        return outliers if share >= times * outliers.usual else None
+        outlying_share = (bins[rows] >= outliers.least).mean()
+        if outlying_share < times * outliers.usual:
+            return None
+        return outliers
 
-    segment_with_most = search_segments(scene, find)
+    segment_with_most = search_segments(scene, find_in_segment)
     if segment_with_most is None:
         return None
     segment, outliers = segment_with_most
@@ -155,7 +159,7 @@ _SEARCHED = 100
 def search_segments(
     scene: Scene, find: Callable[[str], Outliers | None]
 ) -> tuple[str, Outliers] | None:
-    """Return the outliers of all users. If there are none, return those of a single segment.
+    """Return the outliers of all users. If there are none, return the outliers of one segment.
 
     ``find`` returns the outliers of a segment. If many healthy users look like affected users, a
     few affected users are outliers only in their segment. At most `_SEARCHED` segments are
@@ -186,15 +190,14 @@ def usual_shares(
 ) -> tuple[float, ...]:
     """Return the usual share of the arm's users in each bin of the feature.
 
-    1. They are the shares in the arm's past runs. Without past runs they are the other arm's shares
-       in this run, because that arm is probably healthy.
-    2. If other runs are between the earlier lists and this run, the other arm's shares in this run
-       are combined with them. Lists change more over several runs than over one, and the other arm
-       shows how much more.
-    3. If ``rows`` of a segment are given, the other arm's shares among these users are combined
-       with them. The users of a segment may usually change more than all users.
+    The usual shares come from the arm's past runs. Without past runs, the other arm's shares in
+    this run are used, because that arm is probably healthy. In two cases, the other arm's shares in
+    this run are combined with the past shares by `widest_shares`:
 
-    `widest_shares` combines shares.
+    - Other runs are between the earlier lists and this run. Lists change more over several runs
+      than over one, and the other arm shows how much more.
+    - ``rows`` of a segment are given. Then the other arm's shares among these users are used,
+      because the users of a segment may usually change more than all users.
     """
     other_bins = scene.bins[arm.other][feature]
     shares = scene.usual_histograms.get(arm, {}).get(feature)

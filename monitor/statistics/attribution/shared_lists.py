@@ -23,14 +23,13 @@ from monitor.statistics.attribution.scene import (
 
 
 def find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
-    """Find users of the arm with a list that many users have.
+    """Find users of the arm with a list that many users have. None if there are no such users.
 
-    There are two tests. The result is that of the test that finds more users. It is None if
-    neither test finds any.
+    There are two tests. The test that finds more users is used.
 
-    - Since the earlier run, more users got such a list than lost one.
-    - More users than usual have such a list. Only this test finds a slow rise, which adds few users
-      each day.
+    - Since the earlier run, clearly more users got such a list than lost one.
+    - More users than usual have such a list. This test also finds a slow rise, which adds few users
+      each day. It needs earlier lists.
     """
     codes, _ = scene.batch.of(arm)
     is_shared, list_numbers = number_common_lists(codes)
@@ -40,7 +39,9 @@ def find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
     was_shared, _ = number_common_lists(codes_before)
     # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
     # because two models differ more than two runs of one model.
-    least_increase = 2 * LEAST_AFFECTED_USERS if scene.changes is None else LEAST_AFFECTED_USERS
+    least_increase = LEAST_AFFECTED_USERS
+    if scene.changes is None:
+        least_increase = 2 * LEAST_AFFECTED_USERS
     hypotheses = []
     newly_shared = is_shared & ~was_shared
     no_longer_shared = was_shared & ~is_shared
@@ -50,7 +51,7 @@ def find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
             kind=FaultKind.SHARED_LIST, arm=arm, affected=newly_shared, judged=everybody
         )
         hypotheses.append(hypothesis)
-    if scene.bins:
+    if scene.changes is not None:
         above_usual = find_by_feature(scene, arm, ChangeFeature.SHARED, FaultKind.SHARED_LIST)
         if above_usual is not None:
             hypotheses.append(above_usual)
@@ -85,15 +86,16 @@ def find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
 
 
 def _describe_shared(scene: Scene, hypothesis: Hypothesis, list_numbers: Integers) -> Hypothesis:
-    """Return the hypothesis of shared lists with its ``detail``, which describes the lists.
+    """Return the hypothesis with a ``detail`` that describes the shared lists.
 
-    The detail has the number of shared lists, and the share of popular items in the most common
-    one. ``list_numbers`` has the number of each user's list (see `number_common_lists`).
+    The detail has how many different lists are shared, and the share of popular items in the most
+    common one. ``list_numbers`` has the same number for users with the same list.
     """
     codes, _ = scene.batch.of(hypothesis.arm)
     affected_numbers = list_numbers[hypothesis.affected]
-    most_common = np.bincount(affected_numbers).argmax()
-    first_user = int(np.argmax(hypothesis.affected & (list_numbers == most_common)))
+    most_common_number = np.bincount(affected_numbers).argmax()
+    has_most_common = hypothesis.affected & (list_numbers == most_common_number)
+    first_user = int(np.argmax(has_most_common))
     detail = {
         "lists": float(len(np.unique(affected_numbers))),
         "popular": _share_popular(codes[first_user], scene, hypothesis.arm),
@@ -124,21 +126,20 @@ def find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | Non
     """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
     If most of these users share a list, the fault is a shared list that began in an earlier run.
-    None if hardly more lists than usual are unchanged, if the arm has no known features, or if
+    None if hardly more lists than usual are unchanged, if the arm's past runs are not known, or if
     neither arm had new data.
     """
     hypothesis = find_by_feature(scene, arm, ChangeFeature.UNCHANGED, FaultKind.STALE)
     # Some arms never change. Only past runs show whether this arm is one of them.
     if hypothesis is None or arm not in scene.usual_histograms:
         return None
-    unchanged_shares = [changes.is_still[each][changes.is_known].mean() for each in Arm]
+    unchanged_shares = [changes.is_unchanged[each][changes.is_known].mean() for each in Arm]
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
     is_shared, list_numbers = number_common_lists(codes)
     if is_shared[hypothesis.affected].mean() >= _MOST_SHARED:
-        # Healthy users may have unchanged lists, but they do not have this list. So the usual share
-        # is 0.
+        # Healthy users may have unchanged lists, but no shared list. So the usual share is 0.
         shared = replace(
             hypothesis, affected=hypothesis.affected & is_shared, feature=None, usual=0.0
         )

@@ -29,10 +29,11 @@ _LEAST_MOVE = 1 / 3
 
 
 def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
-    """Find users whose items moved up because the first items are gone, or down behind new ones.
+    """Find users whose first items are gone, or who have new items in front of the former items.
 
-    None if there are hardly more such users than usual, or if the items in front are the same for
-    many users. None also if the items behind did not move, were replaced, or changed their order.
+    The other items must have moved up or down, and must be nearly the same in the same order. None
+    if there are hardly more such users than usual, or if the items in front are the same for many
+    users.
     """
     lists = changes.lists[arm]
     for feature in (ChangeFeature.FIRST_GONE, ChangeFeature.FIRST_NEW):
@@ -47,17 +48,18 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
         if _has_common_first(with_front):
             continue
         places = _find_places(with_front, without_front)
-        in_front = _count_in_front(places)
-        has_moved = _median_move(places) >= _LEAST_MOVE * in_front
-        keeps_others = keep_other_items(scene, changes, arm, affected, in_front)
+        front_items = _count_in_front(places)
+        has_moved = _median_move(places) >= _LEAST_MOVE * front_items
+        keeps_others = keep_other_items(scene, changes, arm, affected, front_items)
         if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
-            detail = {"places": float(in_front), "up": float(feature is ChangeFeature.FIRST_GONE)}
+            has_moved_up = feature is ChangeFeature.FIRST_GONE
+            detail = {"places": float(front_items), "up": float(has_moved_up)}
             return replace(hypothesis, detail=detail)
     return None
 
 
 # Lists are shifted only if the items that were added or removed in front differ from user to user.
-# So no item is that of more than this share of the users.
+# So no item may be the first item of more than this share of the lists.
 _MOST_COMMON = 0.5
 
 
@@ -68,30 +70,40 @@ def _has_common_first(lists: Codes) -> bool:
 
 
 # In a list in random order, this share of the pairs of items is in reversed order.
-_TURNED_AT_RANDOM = 0.5
+_REVERSED_AT_RANDOM = 0.5
 
 
 def _keeps_order(scene: Scene, lists: OwnLists, hypothesis: Hypothesis) -> bool:
     """Whether the common items of the affected users are still nearly in their former order.
 
-    Their order must be nearer to a usual order than to a random order.
+    The share of pairs of items in reversed order must be nearer to the usual share than to the
+    share in random lists.
     """
-    usual = mean_of_bins(usual_shares(scene, hypothesis.arm, ChangeFeature.REORDERED))
-    turned = float(np.nanmean(lists.turned_share[hypothesis.affected]))
-    return turned <= (usual + _TURNED_AT_RANDOM) / 2
+    usual_share = mean_of_bins(usual_shares(scene, hypothesis.arm, ChangeFeature.REORDERED))
+    reversed_share = float(np.nanmean(lists.reversed_share[hypothesis.affected]))
+    return reversed_share <= (usual_share + _REVERSED_AT_RANDOM) / 2
 
 
 def _count_in_front(places: Integers) -> int:
-    """Return how many first items of a list the other list usually lacks (see `_find_places`)."""
+    """Return the 75th percentile of how many first items of a list are not in the other list.
+
+    ``places`` is the result of `_find_places`.
+    """
     is_absent = places < 0
-    in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
-    return int(np.percentile(in_front, 75, method="nearest"))
+    absent_in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
+    return int(np.percentile(absent_in_front, 75, method="nearest"))
 
 
 def _median_move(places: Integers) -> float:
-    """Return by how many places an item is usually higher in the other list (`_find_places`)."""
+    """Return the median of how many places higher an item is in the other list.
+
+    ``places`` is the result of `_find_places`. The median is 0 if the lists have no common item.
+    """
+    is_common = places >= 0
+    if not is_common.any():
+        return 0.0
     moves = np.arange(places.shape[1]) - places
-    return float(np.median(moves[places >= 0])) if (places >= 0).any() else 0.0
+    return float(np.median(moves[is_common]))
 
 
 # At most about this many lists are read to find by how many places lists are shifted.
@@ -99,9 +111,9 @@ _SAMPLE = 2000
 
 
 def _find_places(lists: Codes, other_lists: Codes) -> Integers:
-    """Return the place of each item in the user's other list, -1 if it is not there.
+    """Return the place of each item in the user's other list, from 0. -1 if it is not there.
 
-    Reads a sample of about `_SAMPLE` users.
+    Only about `_SAMPLE` of the users are read.
     """
     step = max(1, len(lists) // _SAMPLE)
     lists, other_lists = lists[::step], other_lists[::step]

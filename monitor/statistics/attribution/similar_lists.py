@@ -39,14 +39,14 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     bins_before = scene.bins_before[feature]
     in_healthy_runs = scene.usual_histograms.get(Arm.CANDIDATE, {}).get(feature)
 
-    def find(segment: str) -> Outliers | None:
+    def find_in_segment(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
             usual = widest_shares(usual, in_healthy_runs)
         return find_outlying_bins(bins[rows], usual)
 
-    segment_with_most = search_segments(scene, find)
+    segment_with_most = search_segments(scene, find_in_segment)
     if segment_with_most is None:
         return None
     segment, outliers = segment_with_most
@@ -61,6 +61,7 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
         affected_count = round(outliers.affected_share * len(rows))
     affected = np.zeros(len(bins), dtype=bool)
     affected[newly_similar_first[:affected_count]] = True
+    # Identical lists hardly occur by chance, so a few users are enough.
     if kind is not FaultKind.IDENTICAL and affected[rows].mean() < _LEAST_ALIKE:
         return None
     return Hypothesis(
@@ -75,7 +76,7 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
 # If at least this share of the users has lists that are like the other arm's, these users explain
 # why lists became more alike. If fewer do, the lists of all users are compared.
 MANY_ALIKE = 0.25
-# If the lists of at least this share of the users became more alike, those of all users did.
+# If the lists of at least this share of the users became more alike, the lists of all users did.
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
 _ALL_ALIKE = 0.6
@@ -84,10 +85,10 @@ _ALL_INTERLEAVED = 0.99
 
 
 def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
-    """Suspect that both arms' lists became more similar for all users, if they did for most users.
+    """Return the hypothesis that both arms' lists became more similar for all users.
 
     If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
-    mean similarity did not rise, or if too few lists became more similar.
+    mean similarity did not rise, or if not most lists became more similar.
     """
     if not scene.is_rise:
         return None
@@ -121,7 +122,7 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     `ChangeFeature.TOTAL` measures how far the candidate's list is from the baseline's, from 0 to
     2 `SHARE_BINS`.
     """
-    # `OwnLists` compares any two lists of a user. Here they are those of both arms.
+    # `OwnLists` can compare any two lists of a user. Here it compares the lists of both arms.
     lists = OwnLists.of_pairs(batch)
     # The second argument, which marks unchanged lists, makes no difference to this feature.
     distances = bin_lists(lists, is_known)[ChangeFeature.TOTAL]
@@ -149,4 +150,4 @@ def _changed_more(scene: Scene, affected: Flags) -> Arm:
 
 def _mean_change(lists: OwnLists, affected: Flags) -> float:
     """Return the mean share of removed items plus the mean share of pairs in reversed order."""
-    return float((1 - lists.kept_share[affected] + lists.turned_share[affected]).mean())
+    return float((1 - lists.kept_share[affected] + lists.reversed_share[affected]).mean())

@@ -49,24 +49,24 @@ def find_scale(values: Floats) -> Floats:
 
 def median_z_while_firing(z: Floats, firing: Flags) -> Floats:
     """Median z, (m,), over the runs since the alert began to fire. NaN if it does not fire now."""
-    has_fired_since = np.logical_and.accumulate(firing[::-1])[::-1]
-    return find_median(np.where(has_fired_since, z, np.nan))
+    is_in_last_alert = np.logical_and.accumulate(firing[::-1])[::-1]
+    return find_median(np.where(is_in_last_alert, z, np.nan))
 
 
-def pull_in(values: Floats, middle: Floats) -> Floats:
+def limit_far_out(values: Floats, middle: Floats) -> Floats:
     """Limit far-out values, and return the deviations from the new mean, (runs, m).
 
     A far-out value is moved to FAR_OUT scales from ``middle``.
     """
-    far = FAR_OUT * find_scale(values - middle)
-    near = middle + np.clip(values - middle, -far, far)
-    return near - find_mean(near)
+    most = FAR_OUT * find_scale(values - middle)
+    limited = middle + np.clip(values - middle, -most, most)
+    return limited - find_mean(limited)
 
 
 def pick_rows(table: Floats, rows: Integers) -> Floats:
     """The value ``table[rows[j], j]`` for each column j, (m,). NaN if the row does not exist."""
     if not len(table):
         return np.full(rows.shape, np.nan)
-    inside = (rows >= 0) & (rows < len(table))
-    picked = np.take_along_axis(table, np.where(inside, rows, 0)[np.newaxis], axis=0)[0]
-    return np.where(inside, picked, np.nan)
+    exists = (rows >= 0) & (rows < len(table))
+    picked = np.take_along_axis(table, np.where(exists, rows, 0)[np.newaxis], axis=0)[0]
+    return np.where(exists, picked, np.nan)

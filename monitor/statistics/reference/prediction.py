@@ -88,19 +88,21 @@ def compute_reference(
     used_values = np.where(levels.is_used, seasonal.values, np.nan)
     used_errors = np.where(np.isnan(used_values), np.nan, errors)
     moments = measure_moments(*keep_newest(used_values, used_errors, WINDOW))
-    # Removing seasons costs degrees of freedom. Seasons and new levels make the center uncertain.
-    left = 1.0 - seasonal.used_freedom
+    # Removing seasons costs degrees of freedom.
+    free_share = 1.0 - seasonal.used_freedom
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))
     least = np.maximum(LEAST_OF_SAMPLING * moments.sampling, resolution**2)
     # The lower bound adds no degrees of freedom, because a small variance may be chance.
-    variance = np.maximum(moments.variance * seasonal.phase_variance / left, least)
+    variance = np.maximum(moments.variance * seasonal.phase_variance / free_share, least)
     variance = np.where(moments.df > 0, variance, np.nan)
+    # Seasons and new levels make the center more uncertain.
+    center_variance = moments.center_variance + seasonal.effect_variance + levels.level_variance
     return Reference(
         center=moments.center,
-        center_error=np.sqrt(variance * (moments.doubt + seasonal.effect_variance + levels.doubt)),
+        center_error=np.sqrt(variance * center_variance),
         spread=np.sqrt(variance),
         sampling=moments.sampling,
-        df=moments.df * left,
+        df=moments.df * free_share,
         runs=moments.runs,
         used_values=used_values,
         errors=used_errors,
@@ -131,11 +133,11 @@ def predict(reference: Reference, errors_now: Floats, share: Floats | float) -> 
     center, and extra sampling variance. The last term is added only if the next run has a larger
     sampling variance than past runs.
     """
-    scale, df = _scale(reference, errors_now)
-    reach = -scipy.special.stdtrit(df, share) * scale
-    reach = np.where(np.isnan(reach), np.inf, reach)
+    scale, df = _predict_scale(reference, errors_now)
+    half_width = -scipy.special.stdtrit(df, share) * scale
+    half_width = np.where(np.isnan(half_width), np.inf, half_width)
     center = np.nan_to_num(reference.center)
-    return Prediction(low=center - reach, high=center + reach, scale=scale, df=df)
+    return Prediction(low=center - half_width, high=center + half_width, scale=scale, df=df)
 
 
 def compute_p_values(
@@ -150,8 +152,10 @@ def compute_p_values(
     A p-value is the chance that a healthy run is at least as far from the center as this run, on
     the side of ``direction``. NaN if the reference or the run has no value.
     """
-    scale, df = _scale(reference, errors_now)
-    sign = 1.0 if direction is Direction.BELOW else -1.0
+    scale, df = _predict_scale(reference, errors_now)
+    sign = 1.0
+    if direction is Direction.ABOVE:
+        sign = -1.0
     p: Floats = scipy.special.stdtr(df, sign * (values_now - reference.center) / scale)
     return p
 
@@ -166,8 +170,8 @@ def z_of_p_value(p: Floats) -> Floats:
     return z
 
 
-def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
-    """Standard deviation of the next value around the center, and its degrees of freedom.
+def _predict_scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
+    """Standard deviation of the next value around the center, and the degrees of freedom.
 
     NaN if they are unknown.
     """
@@ -175,9 +179,9 @@ def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
     # A run with more users than usual does not get a smaller variance. A few runs cannot show which
     # part of the variance depends on the number of users.
     variance = estimated + np.maximum(errors_now**2 - reference.sampling, 0.0)
-    # The sampling error is known, so the degrees of freedom grow with it. Let V be this variance,
-    # and let s^2 be the part that was estimated. Satterthwaite (1946) multiplies the degrees of
-    # freedom by the square of V / s^2. We multiply them by V / s^2, because s^2 may be small by
-    # chance. With the square, false alerts at 1e-4 after five runs are 6.6 times too frequent.
+    # The extra sampling variance is known exactly, so it adds degrees of freedom. Satterthwaite
+    # (1946) multiplies them by the square of variance / estimated. We multiply by the ratio itself,
+    # because the estimated part may be small by chance. With the square, false alerts at 1e-4 after
+    # five runs are 6.6 times too frequent.
     df = np.minimum(reference.df * variance / estimated, MOST_DF)
     return np.sqrt(variance), np.where(reference.df > 0, df, np.nan)

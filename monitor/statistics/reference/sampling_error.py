@@ -29,14 +29,14 @@ accurate for them.
 DISPERSIONS = np.array([1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.0])[:, np.newaxis]
 """Variances of a count, as multiples of its mean.
 
-The multiple is 1 if users are hit independently, and larger if they are hit together.
+The multiple is 1 if users are affected independently, and larger if they are affected together.
 """
 PRIOR = 0.35 ** np.arange(1.0, len(DISPERSIONS) + 1)[:, np.newaxis]
 """Prior weights of the dispersions.
 
 They were tested over 40 runs at a share of 4e-5. Counts with the dispersion 2 exceed their limit 4
-times as often as they should. SAFETY makes up for this. If no user was hit before, 8 hit users of
-1,500 are detected.
+times as often as they should. SAFETY makes up for this. If no user was affected before, 8 of
+1,500 users are detected.
 """
 CALM = 0.01
 """Counts are calm if they vary clearly less than chance would make them vary.
@@ -47,7 +47,7 @@ judged by how much they varied from run to run.
 MOST_RARE = 0.5
 """If a rare share suddenly has more than this share of the users, this is never taken for chance.
 
-Otherwise a fault that hits all 88 users of a segment would not be detected at a chance of 1e-9.
+Otherwise a fault that affects all 88 users of a segment would not be detected at a chance of 1e-9.
 """
 _HIGHEST_USER_LIMIT = 1000.0
 """`CountReference.limit` is never above this number of users."""
@@ -103,30 +103,33 @@ def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
         return summary.standard_error
     if summary.n * min(q, 1 - q) < LEAST_IN_TAIL:
         return None
-    reach = math.sqrt(q * (1 - q) / summary.n)
+    error_of_q = math.sqrt(q * (1 - q) / summary.n)
     quantiles = {}
     for name, value in summary.statistics.items():
         other = Statistic.parse(name).quantile
         if other is not None:
             quantiles[other] = value
-    slopes = [_slope(quantiles, q, side * reach) for side in (-1, 1)]
-    return reach * max(slopes) if any(slope >= 0 for slope in slopes) else None
+    # A slope is 1 / density.
+    slopes = [_slope(quantiles, q, error_of_q, side) for side in (-1, 1)]
+    if not any(slope >= 0 for slope in slopes):
+        return None
+    return error_of_q * max(slopes)
 
 
-def _slope(quantiles: dict[float, float], q: float, reach: float) -> float:
-    """Slope of the quantile function at q, on the side given by the sign of ``reach``.
+def _slope(quantiles: dict[float, float], q: float, least_distance: float, side: int) -> float:
+    """Slope of the line from the quantile q to another quantile, below q if ``side`` is -1, else 1.
 
-    The result is -1 if the slope is unknown.
+    The other quantile is the nearest one that is at least ``least_distance`` away, or else the
+    farthest one. The result is -1 if there is no other quantile.
     """
     if q not in quantiles:
         return -1.0
-    side = math.copysign(1.0, reach)
     slope = -1.0
     value_at_distance = {side * (other - q): value for other, value in quantiles.items()}
     for distance in sorted(value_at_distance):
         if distance > 0:
             slope = abs(value_at_distance[distance] - quantiles[q]) / distance
-            if distance >= abs(reach):
+            if distance >= least_distance:
                 break
     return slope
 
@@ -147,12 +150,12 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     error = estimate_error(summary, parsed)
     if error is None or not math.isfinite(error):
         return None
-    z = _Z
+    errors = _Z
     if parsed.quantile is None:
-        z = float(scipy.special.stdtrit(summary.n - 1, _LEVEL))
-    reach = error * z
-    low, high = scores or (-math.inf, math.inf)
-    return max(low, value - reach), min(high, value + reach)
+        errors = float(scipy.special.stdtrit(summary.n - 1, _LEVEL))
+    half_width = error * errors
+    lowest, highest = scores or (-math.inf, math.inf)
+    return max(lowest, value - half_width), min(highest, value + half_width)
 
 
 def share_interval(share: float, users: int) -> Interval:
@@ -161,8 +164,8 @@ def share_interval(share: float, users: int) -> Interval:
     The interval is computed for the angle, with the normal distribution.
     """
     angle, error = to_angle(share, users)
-    reach = _Z * error
-    low, high = from_angle(np.array([angle - reach, angle + reach]), users)
+    half_width = _Z * error
+    low, high = from_angle(np.array([angle - half_width, angle + half_width]), users)
     return min(float(low), share), max(float(high), share)
 
 
@@ -179,9 +182,9 @@ class CountReference:
     def of(cls, counts: Floats, users: Floats) -> Self:
         """Learn from past ``counts`` among ``users``, (runs, m). Runs with NaN are ignored.
 
-        Counts have a Poisson distribution if users are hit independently. If users are hit
-        together, counts have a negative binomial distribution, with a variance of d > 1 times the
-        mean. The weight of a dispersion d is its prior times its likelihood.
+        Counts have a Poisson distribution if users are affected independently. Otherwise counts
+        have a negative binomial distribution, with a variance of d > 1 times the mean. The weight
+        of a dispersion d is the prior weight of d times the likelihood of d.
         """
         runs = (~np.isnan(counts)).sum(axis=0)
         total = np.nansum(users, axis=0)
@@ -190,11 +193,12 @@ class CountReference:
         # count is exact.
         rate = np.where(runs > 0, (counted + 1.0) / np.maximum(total, 1.0), np.nan)
         dispersions = np.maximum(DISPERSIONS, 1.001)[:, np.newaxis]
-        likelihood = np.nansum(_log_chance(counts, rate * users, dispersions), axis=1)
-        weights = PRIOR * np.exp(likelihood - likelihood.max(axis=0))
+        log_likelihood = np.nansum(_log_likelihood(counts, rate * users, dispersions), axis=1)
+        weights = PRIOR * np.exp(log_likelihood - log_likelihood.max(axis=0))
         mean = counted / np.maximum(total, 1.0) * users
-        spread = np.nansum((counts - mean) ** 2 / np.where(mean > 0, mean, np.nan), axis=0)
-        is_calm = (counted > 0) & (scipy.special.chdtr(np.maximum(runs - 1, 1), spread) < CALM)
+        chi_square = np.nansum((counts - mean) ** 2 / np.where(mean > 0, mean, np.nan), axis=0)
+        chance = scipy.special.chdtr(np.maximum(runs - 1, 1), chi_square)
+        is_calm = (counted > 0) & (chance < CALM)
         return cls(rate=rate, total=total, weights=weights / weights.sum(axis=0), is_calm=is_calm)
 
     def p_values(self, counts: Floats, users: Floats) -> Floats:
@@ -204,10 +208,9 @@ class CountReference:
         the variance d (1 + users / total) M. For d = 1 this is the exact conditional test of two
         Poisson counts (Przyborowski and Wilenski 1940).
         """
-        wider = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
-        tails = scipy.special.betainc(
-            np.maximum(counts, 1e-9), self.rate * users / (wider - 1.0), 1.0 - 1.0 / wider
-        )
+        dispersions = DISPERSIONS * (1.0 + users / np.maximum(self.total, 1.0))
+        shape = self.rate * users / (dispersions - 1.0)
+        tails = scipy.special.betainc(np.maximum(counts, 1e-9), shape, 1.0 - 1.0 / dispersions)
         p: Floats = (self.weights * tails).sum(axis=0)
         return p
 
@@ -226,14 +229,14 @@ class CountReference:
         return np.where(np.isnan(self.rate), np.nan, high)
 
 
-def _log_chance(counts: Floats, mean: Floats, dispersion: Floats) -> Floats:
+def _log_likelihood(counts: Floats, mean: Floats, dispersion: Floats) -> Floats:
     """Log-likelihood of a negative binomial count whose variance is dispersion * mean.
 
     Terms that do not depend on the dispersion are left out.
     """
     shape = mean / (dispersion - 1.0)
-    chance: Floats = scipy.special.gammaln(counts + shape) - scipy.special.gammaln(shape)
-    return chance - shape * np.log(dispersion) + counts * np.log1p(-1.0 / dispersion)
+    log_ratio: Floats = scipy.special.gammaln(counts + shape) - scipy.special.gammaln(shape)
+    return log_ratio - shape * np.log(dispersion) + counts * np.log1p(-1.0 / dispersion)
 
 
 def judge_rare(
@@ -259,11 +262,14 @@ def judge_rare(
       always has the most common list. The count without these users is judged too, and the smaller
       p-value is used.
     """
-    limits = by_angle[0].copy()
-    p_values = by_angle[1].copy()
+    limits, p_values = by_angle
+    limits = limits.copy()
+    p_values = p_values.copy()
     columns = np.flatnonzero(is_share)
-    counts, users = to_count(now[0][columns], now[1][columns])
-    newest = keep_newest(past[0][:, columns], past[1][:, columns], WINDOW)
+    angles, errors = now
+    counts, users = to_count(angles[columns], errors[columns])
+    past_angles, past_errors = past
+    newest = keep_newest(past_angles[:, columns], past_errors[:, columns], WINDOW)
     past_counts, past_users = to_count(*newest)
     # The expected count of this run is the share in past runs, multiplied by the users of this run.
     past_counted = np.nansum(past_counts, axis=0)
@@ -275,14 +281,13 @@ def judge_rare(
     past_counts = past_counts[:, is_rare]
     past_users = past_users[:, is_rare]
     reference = CountReference.of(past_counts, past_users)
-    further = np.maximum(counts - always[columns], 0.0)
-    past_further = np.maximum(past_counts - always[columns], 0.0)
-    p_of_counts = np.fmin(
-        reference.p_values(counts, users),
-        CountReference.of(past_further, past_users).p_values(further, users),
-    )
-    # In a small segment, RARE users may be hit together by chance. The same is true for twice as
-    # many users as in the largest past count. A count above all of these is never taken for chance.
+    # The counts without the users that are in every count.
+    others = np.maximum(counts - always[columns], 0.0)
+    past_others = np.maximum(past_counts - always[columns], 0.0)
+    p_of_others = CountReference.of(past_others, past_users).p_values(others, users)
+    p_of_counts = np.fmin(reference.p_values(counts, users), p_of_others)
+    # In a small segment, RARE users may be affected together by chance. The same is true for twice
+    # as many users as in the largest past count. A larger count is never taken for chance.
     largest_past = np.fmax.reduce(past_counts, axis=0, initial=0.0)
     largest_by_chance = np.maximum(np.maximum(RARE, MOST_RARE * users), 2.0 * largest_past)
     is_too_large = counts > largest_by_chance

@@ -6,7 +6,7 @@ import numpy as np
 
 from monitor.model.arrays import Flags, Floats, Integers, Rows
 from monitor.model.immutable import immutable
-from monitor.statistics.reference.history import FAR_OUT, find_median, find_scale, pull_in
+from monitor.statistics.reference.history import FAR_OUT, find_median, find_scale, limit_far_out
 
 LEAST_IN_PHASE = 3
 """A season needs this many recurrences of every phase, such as three weeks or three days."""
@@ -82,94 +82,96 @@ def remove_seasons(
     alerting: Flags | None = None,
     side: Floats | None = None,
 ) -> Seasonal:
-    """Remove the effects of the cycles from the (runs, m) values, one cycle after the other.
+    """Remove the effects of cycles, such as the week, from (runs, m) values.
 
-    The effects are also removed from ``alerting`` runs. A season is learned only from recurrences
-    that are finished. It is learned from runs with an alert in two cases:
+    The cycles are removed one after the other, also from ``alerting`` runs. A season is learned
+    only from recurrences that are finished. It is learned from runs with an alert in two cases:
 
     - The phase had an alert, or was equally far from normal, in RECURRING recurrences in a row.
     - The phase had an alert in one complete recurrence, and the cycle `is_known_at_once`.
 
     So a fault that heals is not learned as a season.
 
-    ``side`` (m,) is 1 for a series whose high values alert, -1 if its low values do, and 0 if both
-    do. One recurrence with an alert moves a series only to this side. Otherwise a rule on drops
-    would alert a week after sudden similarity, because then normal lists are less similar.
+    ``side`` (m,) is 1 if high values of a series alert, -1 if low values alert, and 0 if both
+    alert. One recurrence with an alert moves a series only to this side. Otherwise, a week after a
+    day with unusually high values, a rule on drops would take normal values for a drop.
     """
     if alerting is None:
         alerting = np.zeros(values.shape, dtype=bool)
     if side is None:
         side = np.zeros(values.shape[1])
-    total = _without_season(values)
+    combined = _without_season(values)
     if not len(values):
-        return total
+        return combined
     for cycle in phases:
-        seasonal = _remove_cycle(total.values, cycle, alerting, side)
-        total = Seasonal(
+        seasonal = _remove_cycle(combined.values, cycle, alerting, side)
+        combined = Seasonal(
             values=seasonal.values,
-            used_freedom=total.used_freedom + seasonal.used_freedom,
-            effect_variance=total.effect_variance + seasonal.effect_variance,
-            phase_variance=np.maximum(total.phase_variance, seasonal.phase_variance),
+            used_freedom=combined.used_freedom + seasonal.used_freedom,
+            effect_variance=combined.effect_variance + seasonal.effect_variance,
+            phase_variance=np.maximum(combined.phase_variance, seasonal.phase_variance),
         )
-    return total
+    return combined
 
 
 def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats) -> Seasonal:
     """Remove shrunk means of the phases (James and Stein 1961) from series that have a season.
 
-    Far-out values are limited first. To shrink the mean of a phase, its distance from the overall
-    mean is multiplied by B = T / (T + W / n). T is the variance between phases, W is the variance
-    within phases, and n is the number of runs in the phase. The cost in degrees of freedom is about
-    the sum of all B.
+    Far-out values are limited first. To shrink the mean of a phase, the distance of this mean from
+    the overall mean is multiplied by B = T / (T + W / n). T is the variance between phases, W is
+    the variance within phases, and n is the number of runs in the phase. About as many degrees of
+    freedom are used as the sum of all B.
     """
     runs = len(values) - phases.under_way
     if runs == 0:
         return _without_season(values)
     past = phases.past[:runs]
-    phase_names, phase_of_run = np.unique(past, return_inverse=True)
+    distinct_phases, phase_of_run = np.unique(past, return_inverse=True)
     # (runs, phases), 1 if the run is in the phase, and otherwise 0.
-    member = (phase_of_run[:, np.newaxis] == np.arange(len(phase_names))).astype(float)
+    is_in_phase = (phase_of_run[:, np.newaxis] == np.arange(len(distinct_phases))).astype(float)
     # The first run of each recurrence. All runs of one day are one recurrence of the weekday.
-    blocks = np.flatnonzero(np.diff(past, prepend=-1))
-    patterns = _find_patterns(values, phases, phase_of_run, blocks, alerting)
-    not_outdated = np.where(patterns.outdated, np.nan, values[:runs])
+    block_starts = np.flatnonzero(np.diff(past, prepend=-1))
+    patterns = _find_patterns(values, phases, phase_of_run, block_starts, alerting)
+    not_outdated = np.where(patterns.is_outdated, np.nan, values[:runs])
     # The values from which the season is learned, NaN for all other runs.
-    learned = np.where(patterns.faults, np.nan, not_outdated)
+    learned = np.where(patterns.is_fault, np.nan, not_outdated)
     # Medians are computed by phase, because weekends are not outliers of a week.
     median_of_phase = []
-    for phase in range(len(phase_names)):
+    for phase in range(len(distinct_phases)):
         median_of_phase.append(find_median(learned[phase_of_run == phase]))
     medians = np.array(median_of_phase)[phase_of_run]
-    deviations = pull_in(learned, medians)
-    counts, means = _average_by_phase(member, deviations)
+    deviations = limit_far_out(learned, medians)
+    counts, means = _average_by_phase(is_in_phase, deviations)
     shrinkage = _shrink(deviations, counts, means)
-    has_block = np.where(_any_of(~np.isnan(deviations), blocks), 0.0, np.nan)
-    recurrences, _ = _average_by_phase(member[blocks], has_block)
-    is_enough = _is_enough(recurrences, patterns.least, phase_names == phases.now)
-    has_season = is_enough & _improves_prediction(member, deviations, (counts, means, shrinkage))
+    # Recurrences are counted like runs. A recurrence without values has NaN.
+    recurrence_values = np.where(_any_in_block(~np.isnan(deviations), block_starts), 0.0, np.nan)
+    recurrences, _ = _average_by_phase(is_in_phase[block_starts], recurrence_values)
+    is_next_phase = distinct_phases == phases.now
+    has_enough = _has_enough_recurrences(recurrences, patterns.least_recurrences, is_next_phase)
+    improves = _improves_prediction(is_in_phase, deviations, (counts, means, shrinkage))
+    has_season = has_enough & improves
     effects = np.where(has_season, shrinkage * means, 0.0)
-    next_phase = int(
-        np.argmax(phase_names == phases.now)
-    )  # if the phase is new, there is no season
-    # An echo is used if there is no season, or if it replaces the season.
-    has_only_season = has_season & ~patterns.is_new
-    is_on_other_side = patterns.echo * side < 0
-    echo = np.where(has_only_season | is_on_other_side, np.nan, patterns.echo)
-    # Runs are moved from the effect of their phase to that of the next phase, or else to the echo.
-    # Runs of an unfinished recurrence are in the next phase already.
+    # If the next phase is new, this index is 0, but there is no season.
+    next_phase = int(np.argmax(is_next_phase))
+    # A pattern is used if there is no season, or if the pattern replaces the season.
+    has_only_season = has_season & ~patterns.replaces_season
+    is_on_other_side = patterns.effect * side < 0
+    pattern_effect = np.where(has_only_season | is_on_other_side, np.nan, patterns.effect)
+    # Runs are moved from the effect of their phase to the effect of the next phase, or of the
+    # pattern. Runs of an unfinished recurrence are in the next phase already.
     moved = values.copy()
-    moved[:runs] = not_outdated - member @ effects + effects[next_phase]
-    moved[:runs] += np.nan_to_num(echo - effects[next_phase]) * ~patterns.stays
-    used = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(phase_names))
-    used_freedom = used / np.maximum(counts.sum(axis=0), 1)
+    moved[:runs] = not_outdated - is_in_phase @ effects + effects[next_phase]
+    moved[:runs] += np.nan_to_num(pattern_effect - effects[next_phase]) * ~patterns.is_in_pattern
+    used_df = shrinkage.sum(axis=0) * (1.0 - 1.0 / len(distinct_phases))
+    used_freedom = used_df / np.maximum(counts.sum(axis=0), 1)
     effect_variance = shrinkage[next_phase] / np.maximum(counts[next_phase], 1)
     effect_variance = np.where(has_season, effect_variance, 0.0)
-    phase_variance = _measure_phase_variance(member, learned - medians, next_phase)
+    phase_variance = _measure_phase_variance(is_in_phase, learned - medians, next_phase)
     return Seasonal(
         values=moved,
         used_freedom=np.where(has_season, used_freedom, 0.0),
-        # An echo is the mean of one recurrence, so it is as uncertain as a single run.
-        effect_variance=np.where(np.isnan(echo), effect_variance, 1.0),
+        # The effect of a pattern is the mean of one recurrence, so it is as uncertain as one run.
+        effect_variance=np.where(np.isnan(pattern_effect), effect_variance, 1.0),
         phase_variance=np.where(has_season, phase_variance, 1.0),
     )
 
@@ -180,40 +182,43 @@ def _without_season(values: Floats) -> Seasonal:
     return Seasonal(values=values, used_freedom=zeros, effect_variance=zeros, phase_variance=ones)
 
 
-def _measure_phase_variance(member: Floats, residuals: Floats, phase: int) -> Floats:
-    """Variance of the runs in phase ``phase``, as a multiple of the usual variance in a phase, (m,).
+def _measure_phase_variance(is_in_phase: Floats, residuals: Floats, phase: int) -> Floats:
+    """Variance of the runs in one phase, as a multiple of the usual variance in a phase, (m,).
 
-    It is at least 1. With few runs it is shrunk towards 1.
+    ``phase`` is the index of the phase. The multiple is at least 1. With few runs it is shrunk
+    towards 1.
     """
-    counts, sizes = _average_by_phase(member, np.abs(residuals))
-    usual_size = find_median(np.where(counts > 0, sizes, np.nan))
-    ratio = (sizes[phase] / np.where(usual_size > 0, usual_size, np.inf)) ** 2
+    counts, deviations = _average_by_phase(is_in_phase, np.abs(residuals))
+    usual_deviation = find_median(np.where(counts > 0, deviations, np.nan))
+    ratio = (deviations[phase] / np.where(usual_deviation > 0, usual_deviation, np.inf)) ** 2
     shrunk = (counts[phase] * ratio + DOUBTED) / (counts[phase] + DOUBTED)
     phase_variance: Floats = np.fmax(shrunk, 1.0)
     return phase_variance
 
 
-def _any_of(flags: Flags, blocks: Integers) -> Flags:
+def _any_in_block(flags: Flags, block_starts: Integers) -> Flags:
     """Whether any run of a block has the flag, (blocks, m).
 
-    ``blocks`` has the first row of each block.
+    ``block_starts`` has the first row of each block.
     """
-    by_block: Flags = np.logical_or.reduceat(flags, blocks, axis=0)
+    by_block: Flags = np.logical_or.reduceat(flags, block_starts, axis=0)
     return by_block
 
 
-def _find_lasting(alerting: Flags, runs_of_cycle: float) -> Flags:
+def _find_long_alerts(alerting: Flags, runs_of_cycle: float) -> Flags:
     """Which runs belong to a long alert, (runs, m).
 
     An alert is long if it still lasts, or if it lasted for a complete cycle of runs.
     """
+    # For each run with an alert, the number of runs since the alert began.
     length = alerting.astype(np.intp)
-    lasting = alerting.copy()
     for row in range(1, len(alerting)):
         length[row] += length[row - 1] * alerting[row]
+    # A run belongs to a long alert if its alert is long enough here, or in a later run.
+    is_long = alerting.copy()
     for row in range(len(alerting) - 2, -1, -1):
-        lasting[row] &= (length[row] >= runs_of_cycle) | (lasting[row + 1] & alerting[row + 1])
-    return lasting
+        is_long[row] &= (length[row] >= runs_of_cycle) | (is_long[row + 1] & alerting[row + 1])
+    return is_long
 
 
 @immutable
@@ -223,77 +228,76 @@ class _Patterns:
     Runs of an unfinished recurrence are left out.
     """
 
-    faults: Flags  # (runs, m), whether the run has an alert but belongs to no pattern
-    outdated: Flags  # (runs, m), whether the run is older than the pattern of its phase
-    least: Integers  # (m,), how many recurrences of each phase a season needs
+    is_fault: Flags  # (runs, m), whether the run has an alert but belongs to no pattern
+    is_outdated: Flags  # (runs, m), whether the run is older than the pattern of its phase
+    least_recurrences: Integers  # (m,), how many recurrences of each phase a season needs
     # (m,), how far from normal the next run should be by the pattern of its phase. NaN if there is
     # no pattern
-    echo: Floats
+    effect: Floats
     # (m,), whether only the last recurrence of the phase was ill (see `_find_ill`). Then the
-    # pattern replaces the season
-    is_new: Flags
-    stays: Flags  # (runs, m), whether the run belongs to that pattern. Then it is not moved
+    # pattern is newer than the season
+    replaces_season: Flags
+    is_in_pattern: Flags  # (runs, m), whether the run belongs to the pattern of the next phase
 
 
 def _find_patterns(
     values: Floats,
     phases: Phases,
     phase_of_run: Integers,
-    blocks: Integers,
+    block_starts: Integers,
     alerting: Flags,
 ) -> _Patterns:
-    """Find phases that were far out repeatedly.
+    """Find alerts that recur in the same phase.
 
-    ``phase_of_run`` has the number of each run's phase, (runs,). ``blocks`` has the first row of
-    each recurrence, which is called a block here.
+    ``phase_of_run`` has the number of each run's phase, (runs,). ``block_starts`` has the first row
+    of each recurrence, which is called a block here.
     """
     runs = len(phase_of_run)
     series = values.shape[1]
-    faults, outdated, stays = (np.zeros((runs, series), dtype=bool) for _ in range(3))
-    least = np.full(series, LEAST_IN_PHASE)
-    echo = np.full(series, np.nan)
-    is_new = np.zeros(series, dtype=bool)
-    with_alerts = np.flatnonzero(alerting.any(axis=0))
-    if with_alerts.size:
-        has_alert = alerting[:runs, with_alerts]
-        # Each cycle has one block of each phase.
-        runs_of_cycle = runs * (phase_of_run.max() + 1) / len(blocks)
-        lasting = _find_lasting(alerting[:, with_alerts], runs_of_cycle)[:runs]
-        ill, distances = _find_ill(
-            values[:runs, with_alerts], phase_of_run, blocks, has_alert, lasting
-        )
-        outdated[:, with_alerts], recurs = _find_recurring(phase_of_run, blocks, ill)
-        least[with_alerts[recurs.any(axis=0)]] = RECURRING
-        if phases.is_known_at_once:
-            # A single block is enough if all of its runs have an alert.
-            recurs |= ill & np.logical_and.reduceat(has_alert, blocks, axis=0)
-        in_pattern = np.repeat(recurs, np.diff(blocks, append=runs), axis=0)
-        faults[:, with_alerts] = lasting | (has_alert & ~in_pattern)
-        blocks_of_next = np.flatnonzero(phases.past[blocks] == phases.now)
-        if blocks_of_next.size:
-            last = blocks_of_next[-1]
-            echo[with_alerts] = np.where(recurs[last], distances[last], np.nan)
-            # This is the last block itself if there is no block before it.
-            block_before = blocks_of_next[-2:][0]
-            is_new[with_alerts] = ~ill[block_before]
-            is_in_next_phase = phases.past[:runs] == phases.now
-            stays[:, with_alerts] = in_pattern & is_in_next_phase[:, np.newaxis]
-    return _Patterns(
-        faults=faults,
-        outdated=outdated,
-        least=least,
-        echo=echo,
-        is_new=is_new,
-        stays=stays,
+    patterns = _Patterns(
+        is_fault=np.zeros((runs, series), dtype=bool),
+        is_outdated=np.zeros((runs, series), dtype=bool),
+        least_recurrences=np.full(series, LEAST_IN_PHASE),
+        effect=np.full(series, np.nan),
+        replaces_season=np.zeros(series, dtype=bool),
+        is_in_pattern=np.zeros((runs, series), dtype=bool),
     )
+    columns = np.flatnonzero(alerting.any(axis=0))
+    if not columns.size:
+        return patterns
+    has_alert = alerting[:runs, columns]
+    # Each cycle has one block of each phase.
+    runs_of_cycle = runs * (phase_of_run.max() + 1) / len(block_starts)
+    in_long_alert = _find_long_alerts(alerting[:, columns], runs_of_cycle)[:runs]
+    is_ill, distances = _find_ill(
+        values[:runs, columns], phase_of_run, block_starts, has_alert, in_long_alert
+    )
+    is_outdated, recurs = _find_recurring(phase_of_run, block_starts, is_ill)
+    patterns.is_outdated[:, columns] = is_outdated
+    patterns.least_recurrences[columns[recurs.any(axis=0)]] = RECURRING
+    if phases.is_known_at_once:
+        # A single block is enough if all of its runs have an alert.
+        recurs |= is_ill & np.logical_and.reduceat(has_alert, block_starts, axis=0)
+    in_any_pattern = np.repeat(recurs, np.diff(block_starts, append=runs), axis=0)
+    patterns.is_fault[:, columns] = in_long_alert | (has_alert & ~in_any_pattern)
+    blocks_of_next_phase = np.flatnonzero(phases.past[block_starts] == phases.now)
+    if blocks_of_next_phase.size:
+        last = blocks_of_next_phase[-1]
+        patterns.effect[columns] = np.where(recurs[last], distances[last], np.nan)
+        # This is the last block itself if there is no block before it.
+        block_before = blocks_of_next_phase[-2:][0]
+        patterns.replaces_season[columns] = ~is_ill[block_before]
+        is_in_next_phase = phases.past[:runs] == phases.now
+        patterns.is_in_pattern[:, columns] = in_any_pattern & is_in_next_phase[:, np.newaxis]
+    return patterns
 
 
 def _find_ill(
     values: Floats,
     phase_of_run: Integers,
-    blocks: Integers,
+    block_starts: Integers,
     alerting: Flags,
-    lasting: Flags,
+    in_long_alert: Flags,
 ) -> tuple[Flags, Floats]:
     """Find ill blocks, and the distances of far-out blocks: two arrays of shape (blocks, m).
 
@@ -302,95 +306,107 @@ def _find_ill(
     cases:
 
     - One of its runs has an alert that is not long.
-    - The last block of the same phase is ill and far out, and this block's distance is nearer to
-      that block's distance than to 0.
+    - The block before it in the same phase is ill and far out, and the distance of this block is
+      nearer to the distance of the block before than to 0.
 
-    ``phase_of_run`` has the number of each run's phase, (runs,). ``blocks`` has the first run of each
-    block. ``lasting`` marks the runs of long alerts (see `_find_lasting`).
+    ``phase_of_run`` has the number of each run's phase, (runs,). ``block_starts`` has the first run
+    of each block. ``in_long_alert`` marks the runs of long alerts (see `_find_long_alerts`).
     """
-    calm = np.where(alerting, np.nan, values)
-    # For each block and series: the number of values, and their mean.
-    counts = np.add.reduceat(~np.isnan(values), blocks, dtype=np.intp)
-    means = np.add.reduceat(np.nan_to_num(values), blocks) / np.where(counts > 0, counts, np.nan)
-    distances = means - find_median(calm)
-    is_far_out = np.abs(distances) > FAR_OUT * find_scale(calm)
+    healthy_values = np.where(alerting, np.nan, values)
+    # For each block and series: the number of values, and the mean of the values.
+    counts = np.add.reduceat(~np.isnan(values), block_starts, dtype=np.intp)
+    sums = np.add.reduceat(np.nan_to_num(values), block_starts)
+    means = sums / np.where(counts > 0, counts, np.nan)
+    distances = means - find_median(healthy_values)
+    is_far_out = np.abs(distances) > FAR_OUT * find_scale(healthy_values)
     far_distances = np.where(is_far_out, distances, np.nan)
-    ill = _any_of(alerting & ~lasting, blocks)
+    is_ill = _any_in_block(alerting & ~in_long_alert, block_starts)
     last_block_of_phase: dict[int, int] = {}
-    for block, phase in enumerate(phase_of_run[blocks].tolist()):
-        last = last_block_of_phase.get(phase)
-        if last is not None:
-            is_alike = np.abs(distances[block] - far_distances[last]) < np.abs(distances[block])
-            ill[block] |= ill[last] & is_alike
+    for block, phase in enumerate(phase_of_run[block_starts].tolist()):
+        before = last_block_of_phase.get(phase)
+        if before is not None:
+            is_alike = np.abs(distances[block] - far_distances[before]) < np.abs(distances[block])
+            is_ill[block] |= is_ill[before] & is_alike
         last_block_of_phase[phase] = block
-    return ill, far_distances
+    return is_ill, far_distances
 
 
-def _find_recurring(phase_of_run: Integers, blocks: Integers, ill: Flags) -> tuple[Flags, Flags]:
-    """Find phases with RECURRING ill blocks in a row.
+def _find_recurring(
+    phase_of_run: Integers, block_starts: Integers, is_ill: Flags
+) -> tuple[Flags, Flags]:
+    """Find phases with RECURRING ill blocks in a row. A block is one recurrence of a phase.
 
-    Returns which runs of such a phase are older than these blocks, (runs, m), and which blocks
-    these are, (blocks, m).
+    Returns two arrays: whether a run is of such a phase and older than these blocks, (runs, m), and
+    whether a block is one of these blocks, (blocks, m).
     """
-    outdated = np.zeros((len(phase_of_run), ill.shape[1]), dtype=bool)
-    recurring = np.zeros(ill.shape, dtype=bool)
-    for phase in np.unique(phase_of_run[blocks[ill.any(axis=1)]]):
-        blocks_of_phase = np.flatnonzero(phase_of_run[blocks] == phase)
+    is_outdated = np.zeros((len(phase_of_run), is_ill.shape[1]), dtype=bool)
+    is_recurring = np.zeros(is_ill.shape, dtype=bool)
+    for phase in np.unique(phase_of_run[block_starts[is_ill.any(axis=1)]]):
+        blocks_of_phase = np.flatnonzero(phase_of_run[block_starts] == phase)
         for first in range(len(blocks_of_phase) + 1 - RECURRING):
             in_a_row = blocks_of_phase[first : first + RECURRING]
-            recurs = ill[in_a_row].all(axis=0)
-            start = blocks[blocks_of_phase[first]]
-            outdated[:start] |= recurs & (phase_of_run[:start, np.newaxis] == phase)
-            recurring[in_a_row] |= recurs
-    return outdated, recurring
+            are_all_ill = is_ill[in_a_row].all(axis=0)
+            first_run = block_starts[blocks_of_phase[first]]
+            is_of_phase = phase_of_run[:first_run, np.newaxis] == phase
+            is_outdated[:first_run] |= are_all_ill & is_of_phase
+            is_recurring[in_a_row] |= are_all_ill
+    return is_outdated, is_recurring
 
 
-def _average_by_phase(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
+def _average_by_phase(is_in_phase: Floats, deviations: Floats) -> tuple[Floats, Floats]:
     """The number of runs and the mean of each phase: two arrays of shape (phases, m)."""
-    counts = member.T @ ~np.isnan(deviations)
-    return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
+    counts = is_in_phase.T @ ~np.isnan(deviations)
+    return counts, (is_in_phase.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
 
 
 def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
-    """The factor B of each phase's effect, (phases, m), from a one-way analysis of variance."""
-    total = counts.sum(axis=0)
+    """The factor by which each phase's mean is shrunk towards 0, (phases, m).
+
+    The factor is T / (T + W / n), by a one-way analysis of variance. T is the variance between
+    phases, W is the variance within phases, and n is the number of runs in the phase.
+    """
+    runs = counts.sum(axis=0)
     phases = np.sum(counts > 0, axis=0)
+    df_between = np.maximum(phases - 1, 1)
     squares = (counts * means**2).sum(axis=0)
-    within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
-    typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)
-    between = np.maximum(squares / np.maximum(phases - 1, 1) - within, 0.0) / np.maximum(typical, 1)
+    within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(runs - phases, 1)
+    mean_count = (runs - (counts**2).sum(axis=0) / np.maximum(runs, 1)) / df_between
+    between = np.maximum(squares / df_between - within, 0.0) / np.maximum(mean_count, 1)
     # Rounding may make the variance negative if all runs of a phase are equal.
-    noise = np.maximum(within, 0.0) / np.maximum(counts, 1)
-    shrinkage: Floats = between / np.where(between + noise > 0, between + noise, 1.0)
+    error_variance = np.maximum(within, 0.0) / np.maximum(counts, 1)
+    total = between + error_variance
+    shrinkage: Floats = between / np.where(total > 0, total, 1.0)
     return shrinkage
 
 
-def _is_enough(counts: Floats, least: Integers, now: Flags) -> Flags:
-    """Whether a series has at least ``least`` recurrences of each of its phases.
+def _has_enough_recurrences(counts: Floats, least: Integers, is_next_phase: Flags) -> Flags:
+    """Whether a series has at least ``least`` recurrences of each phase that it has.
 
-    The series must have at least two phases, and one of them must be the phase ``now``.
+    The series must have at least two phases, and one of them must be the next run's phase.
     """
-    seen = counts > 0
-    enough: Flags = np.all(~seen | (counts >= least), axis=0) & (seen.sum(axis=0) > 1)
-    enough &= np.any(seen[now], axis=0)
-    return enough
+    has_phase = counts > 0
+    is_phase_ok = ~has_phase | (counts >= least)
+    has_enough: Flags = np.all(is_phase_ok, axis=0) & (has_phase.sum(axis=0) > 1)
+    has_enough &= np.any(has_phase[is_next_phase], axis=0)
+    return has_enough
 
 
 def _improves_prediction(
-    member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]
+    is_in_phase: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]
 ) -> Flags:
-    """Whether the season reduces the prediction error by LEAST_GAIN.
+    """Whether the season reduces the squared prediction error by LEAST_GAIN.
 
-    Each run is predicted from all other runs.
+    Each run is predicted from all other runs. ``effects`` has three figures of each phase: the
+    number of runs, the mean, and the factor by which the mean is shrunk.
     """
-    counts, means, shrinkage = (member @ of_phases for of_phases in effects)
-    total = np.sum(~np.isnan(deviations), axis=0)
-    plain = deviations * total / np.maximum(total - 1, 1)
-    # A run is left out of the mean that predicts this run.
-    others = (counts * means - deviations) / np.maximum(counts - 1, 1)
-    seasonal = deviations - shrinkage * others
-    falls: Flags = np.nansum(seasonal**2, axis=0) < (1.0 - LEAST_GAIN) * np.nansum(plain**2, axis=0)
-    return falls
+    counts, means, shrinkage = (is_in_phase @ of_phases for of_phases in effects)
+    runs = np.sum(~np.isnan(deviations), axis=0)
+    error_without_season = deviations * runs / np.maximum(runs - 1, 1)
+    mean_of_other_runs = (counts * means - deviations) / np.maximum(counts - 1, 1)
+    error_with_season = deviations - shrinkage * mean_of_other_runs
+    squares_without = np.nansum(error_without_season**2, axis=0)
+    improves: Flags = np.nansum(error_with_season**2, axis=0) < (1.0 - LEAST_GAIN) * squares_without
+    return improves
 
 
 def correlate(values: Floats, chance: Floats | float = 1e-3) -> Floats:
@@ -399,20 +415,22 @@ def correlate(values: Floats, chance: Floats | float = 1e-3) -> Floats:
     ``values`` have the shape (runs, m), oldest first. Runs with NaN are ignored.
 
     The small-sample bias -(1 + 3 r) / n (Kendall 1954) is corrected. The estimates for short
-    histories are shrunk towards PRIOR_CORRELATION. Then standard errors are added. Their number
-    grows as the ``chance`` of a false alert becomes smaller. A negative correlation becomes 0.
+    histories are shrunk towards PRIOR_CORRELATION. Then standard errors are added: more of them for
+    a smaller ``chance`` of a false alert. A negative correlation becomes 0.
     """
-    near = pull_in(values, find_median(values))
-    products = near[1:] * near[:-1]  # of each run and the run before it
+    deviations = limit_far_out(values, find_median(values))
+    products = deviations[1:] * deviations[:-1]  # of each run and the run before it
     pairs = np.sum(~np.isnan(products), axis=0)
-    power = np.nansum(near**2, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)
-    seen = np.nansum(products, axis=0) / np.maximum(pairs, 1) / np.where(power > 0, power, 1.0)
-    unbiased = seen + (1.0 + 3.0 * seen) / np.maximum(pairs, 1)
-    leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
-    doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
+    runs = np.sum(~np.isnan(deviations), axis=0)
+    variance = np.nansum(deviations**2, axis=0) / np.maximum(runs, 1)
+    covariance = np.nansum(products, axis=0) / np.maximum(pairs, 1)
+    measured = covariance / np.where(variance > 0, variance, 1.0)
+    unbiased = measured + (1.0 + 3.0 * measured) / np.maximum(pairs, 1)
+    shrunk = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
+    error = np.sqrt(np.maximum(1.0 - shrunk**2, 0.0) / (pairs + PRIOR_RUNS))
     # An estimate that is too low causes false alerts. An estimate that is too high only delays
     # alerts.
-    cautious = leaning - CORRELATION_CAUTION * np.log10(chance) * doubt
+    cautious = shrunk - CORRELATION_CAUTION * np.log10(chance) * error
     correlation: Floats = np.clip(cautious, 0.0, MOST_CORRELATION)
     return correlation
 
@@ -483,10 +501,10 @@ def update_evidence(evidence: TrendEvidence, z: Floats) -> TrendEvidence:
     (Pollak 1985; Shin, Ramdas and Rinaldo 2023, e-detectors). The promise is about the mean time.
     It does not limit the number of false alerts in a lifetime.
     """
-    now = np.minimum(z, MOST_Z)
+    limited_z = np.minimum(z, MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
-    step = np.nan_to_num(drifts * now - drifts**2 / 2)
-    has_value = ~np.isnan(now)
+    step = np.nan_to_num(drifts * limited_z - drifts**2 / 2)
+    has_value = ~np.isnan(limited_z)
     new_mass = np.minimum((1.0 + evidence.mass) * np.exp(step), MAX_EVIDENCE)
     mass = np.where(has_value, new_mass, evidence.mass)
     rise = np.where(has_value, np.maximum(evidence.rise + step, 0.0), evidence.rise)
@@ -501,8 +519,8 @@ def count_suspects(evidence: TrendEvidence, alpha: Floats) -> Integers:
     These are all runs since the likeliest start of a drift. The number is 0 if the drift's
     log-likelihood ratio has not reached half of log(1 / alpha).
     """
-    # The figures of each series for the drift with the most evidence, (m,).
-    best = np.argmax(evidence.rise, axis=0)[np.newaxis]
-    rise = np.take_along_axis(evidence.rise, best, axis=0)[0]
-    since = np.take_along_axis(evidence.since, best, axis=0)[0]
+    # The figures of each series for the size of drift with the most evidence, (m,).
+    likeliest_size = np.argmax(evidence.rise, axis=0)[np.newaxis]
+    rise = np.take_along_axis(evidence.rise, likeliest_size, axis=0)[0]
+    since = np.take_along_axis(evidence.since, likeliest_size, axis=0)[0]
     return np.where(rise >= -np.log(alpha) / 2, since, 0)

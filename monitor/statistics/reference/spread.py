@@ -42,7 +42,8 @@ The run that is being judged is one of these runs.
 """
 BACK_RUNS = 3
 """If a level is more than halfway back to the earlier normal, this many runs are enough."""
-LAST = BACK_RUNS - 1
+PAST_BACK_RUNS = BACK_RUNS - 1
+"""How many of these runs are past runs. The run that is being judged is one of them too."""
 AGREE = 3.0
 """A level is stable if its two halves differ by at most this many standard errors."""
 LEVEL_STEP_SDS = 2.5
@@ -63,8 +64,8 @@ def find_outliers(values: Floats) -> Flags:
     """
     centred = values - find_median(values)
     ordered = np.sort(centred, axis=0)
-    low, high = _find_inner_ends(ordered, np.sum(~np.isnan(values), axis=0))
-    return (centred < pick_rows(ordered, low)) | (centred > pick_rows(ordered, high))
+    lowest, highest = _find_inner_ends(ordered, np.sum(~np.isnan(values), axis=0))
+    return (centred < pick_rows(ordered, lowest)) | (centred > pick_rows(ordered, highest))
 
 
 def _find_inner_ends(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
@@ -78,45 +79,47 @@ def _find_inner_ends(ordered: Floats, counts: Integers) -> tuple[Integers, Integ
     inner_high = high
     total = np.nansum(ordered, axis=0)
     squares = np.nansum(ordered**2, axis=0)
-    limits = _limits(len(ordered))
-    rounds = np.maximum(counts // MOST_REJECTED, 1)
-    for removed in range(int(rounds.max(initial=0))):
-        left = np.maximum(counts - removed, 0)
-        moments = (left, total, squares)
-        farthest, is_low, distance, deviation = _farthest(ordered, low, high, moments)
+    limits = _outlier_limits(len(ordered))
+    most_removed = np.maximum(counts // MOST_REJECTED, 1)
+    for removed in range(int(most_removed.max(initial=0))):
+        remaining = np.maximum(counts - removed, 0)
+        moments = (remaining, total, squares)
+        farthest, is_low, distance, deviation = _find_farther_end(ordered, low, high, moments)
         low = low + is_low
         high = high - ~is_low
-        may_reject = (left >= LEAST_RUNS_FOR_OUTLIERS) & (removed < rounds)
-        is_out = (distance > limits[left] * deviation) & may_reject
-        inner_low = np.where(is_out, low, inner_low)
-        inner_high = np.where(is_out, high, inner_high)
+        may_reject = (remaining >= LEAST_RUNS_FOR_OUTLIERS) & (removed < most_removed)
+        is_outlier = (distance > limits[remaining] * deviation) & may_reject
+        inner_low = np.where(is_outlier, low, inner_low)
+        inner_high = np.where(is_outlier, high, inner_high)
         total = total - farthest
         squares = squares - farthest**2
     return inner_low, inner_high
 
 
-def _farthest(
+def _find_farther_end(
     ordered: Floats,
     low: Integers,
     high: Integers,
     moments: tuple[Integers, Floats, Floats],
 ) -> tuple[Floats, Flags, Floats, Floats]:
-    """Find out which of the two ends is farther from the mean.
+    """Find out which end of the remaining values, in row ``low`` or ``high``, is farther out.
 
-    Returns its value, whether it is the low end, its distance, and the standard deviation.
+    ``moments`` are the number, the sum, and the sum of squares of the remaining values. Returns the
+    value of the farther end, whether it is the low end, its distance from the mean, and the
+    standard deviation of the remaining values.
     """
-    left, total, squares = moments
-    mean = total / np.maximum(left, 1)
-    deviation = np.sqrt(np.maximum(squares - total * mean, 0.0) / np.maximum(left - 1, 1))
-    below = pick_rows(ordered, low)
-    above = pick_rows(ordered, high)
-    is_low = mean - below > above - mean
-    farthest = np.where(is_low, below, above)
+    remaining, total, squares = moments
+    mean = total / np.maximum(remaining, 1)
+    deviation = np.sqrt(np.maximum(squares - total * mean, 0.0) / np.maximum(remaining - 1, 1))
+    low_end = pick_rows(ordered, low)
+    high_end = pick_rows(ordered, high)
+    is_low = mean - low_end > high_end - mean
+    farthest = np.where(is_low, low_end, high_end)
     return farthest, is_low, np.abs(farthest - mean), deviation
 
 
 @functools.lru_cache(maxsize=8)
-def _limits(most: int) -> Floats:
+def _outlier_limits(most: int) -> Floats:
     """Rosner's limits on (farthest - mean) / deviation, for 0 to ``most`` remaining values.
 
     A limit is 0 if there are too few values for outliers.
@@ -131,14 +134,14 @@ def _limits(most: int) -> Floats:
 class WeightedMoments:
     """Weighted moments of m series. Each field is an array of shape (m,).
 
-    The variance of ``center`` is ``doubt`` times ``variance``.
+    ``center_variance`` is the variance of ``center``, as a multiple of ``variance``.
     """
 
     center: Floats
     variance: Floats
     sampling: Floats
     df: Floats
-    doubt: Floats
+    center_variance: Floats
     runs: Integers
 
 
@@ -151,8 +154,8 @@ def measure_moments(values: Floats, errors: Floats) -> WeightedMoments:
     1 / sum p^2 - 1 (Kish 1965). With equal errors they are n - 1.
     """
     weights = run_weights(values, errors)
-    outlying = find_outliers((values - find_median(values)) * np.sqrt(weights))
-    return _sum_up(values, errors, np.where(outlying | np.isnan(values), 0.0, weights))
+    is_outlier = find_outliers((values - find_median(values)) * np.sqrt(weights))
+    return _weigh_moments(values, errors, np.where(is_outlier | np.isnan(values), 0.0, weights))
 
 
 def run_weights(values: Floats, errors: Floats) -> Floats:
@@ -163,13 +166,14 @@ def run_weights(values: Floats, errors: Floats) -> Floats:
     # `find_scale` is used, because a bad run hardly changes it. Otherwise a bad run could make the
     # variance so large that all weights become equal.
     total = find_scale(values) ** 2
-    typical = find_median(errors) ** 2
-    variance = np.fmax(total - typical, LEAST_BETWEEN * typical) + errors**2
+    sampling = find_median(errors) ** 2
+    between_runs = np.fmax(total - sampling, LEAST_BETWEEN * sampling)
+    variance = between_runs + errors**2
     largest = np.fmax.reduce(variance, axis=0, initial=0.0)
     return 1.0 / np.maximum(variance, np.where(largest > 0, LEAST_VARIANCE * largest, 1.0))
 
 
-def _sum_up(values: Floats, errors: Floats, weights: Floats) -> WeightedMoments:
+def _weigh_moments(values: Floats, errors: Floats, weights: Floats) -> WeightedMoments:
     """Return the moments with these weights, by the formulas of `measure_moments`.
 
     A run with the weight 0 is left out.
@@ -177,20 +181,20 @@ def _sum_up(values: Floats, errors: Floats, weights: Floats) -> WeightedMoments:
     runs = np.sum(weights > 0, axis=0)
     share = weights / np.where(runs > 0, weights.sum(axis=0), np.nan)
     center = np.where(runs > 0, np.nansum(share * values, axis=0), np.nan)
-    doubt = np.where(runs > 0, (share**2).sum(axis=0), np.nan)
+    center_variance = np.where(runs > 0, (share**2).sum(axis=0), np.nan)
     # The divisor that makes the estimates unbiased. One run shows no variance.
-    divisor = np.where(runs > 1, 1.0 - doubt, np.nan)
+    divisor = np.where(runs > 1, 1.0 - center_variance, np.nan)
     variance = np.nansum(share * (values - center) ** 2, axis=0) / divisor
     sampling_of_one_run = np.nansum(share * errors**2, axis=0)
     sampling_of_runs = np.nansum(share * (1.0 - share) * errors**2, axis=0) / divisor
     sampling = np.where(runs > 1, sampling_of_runs, sampling_of_one_run)
-    df = np.where(runs > 1, 1.0 / doubt - 1.0, 0.0)
+    df = np.where(runs > 1, 1.0 / center_variance - 1.0, 0.0)
     return WeightedMoments(
         center=center,
         variance=variance,
         sampling=sampling,
         df=df,
-        doubt=doubt,
+        center_variance=center_variance,
         runs=runs,
     )
 
@@ -203,7 +207,7 @@ class PastAlerts:
     alerting: Flags  # an alert of the segment was pending or firing after the run
     firing: Flags  # the alert of this series was firing after the run
     # Whether the value was too far from normal to end an alert. None if this is not known
-    far: Flags | None = None
+    far_from_normal: Flags | None = None
     # Pairs of rows: the first row of an accepted level, and the first row after it was accepted
     accepted: Sequence[tuple[int, int]] = ()
     # After this many runs with an alert at one level, the level is normal. The judged run is one
@@ -222,23 +226,24 @@ class Levels:
     # (m,), the level before a newest level that nobody has accepted. NaN without such a level
     before: Floats
     # (m,), the variance of the level's mean, as a multiple of the variance between runs
-    doubt: Floats
+    level_variance: Floats
 
 
 def find_levels(values: Floats, past: PastAlerts) -> Levels:
     """Find the levels of past runs, (runs, m), that became normal.
 
-    Whether a level became normal never depends on later runs.
+    Only columns with alerts or accepted levels are scanned. Whether a level became normal never
+    depends on later runs.
     """
+    series = values.shape[1]
     is_used = past.healthy & ~np.isnan(values)
-    none = np.zeros(values.shape[1])
     levels = Levels(
         shift=np.zeros_like(values),
         is_used=is_used,
-        since=none.astype(np.intp) - 1,
-        has_moved=none > 0,
-        before=np.full(values.shape[1], np.nan),
-        doubt=none,
+        since=np.full(series, -1),
+        has_moved=np.zeros(series, dtype=bool),
+        before=np.full(series, np.nan),
+        level_variance=np.zeros(series),
     )
     columns = np.flatnonzero(past.alerting.any(axis=0) | bool(past.accepted))
     if not columns.size:
@@ -246,20 +251,24 @@ def find_levels(values: Floats, past: PastAlerts) -> Levels:
     scan = _Scan(values[:, columns], is_used[:, columns], past.settled - 1)
     alerting = past.alerting[:, columns]
     firing = past.firing[:, columns]
-    far = np.zeros(firing.shape, dtype=bool) if past.far is None else past.far[:, columns]
+    far = np.zeros(firing.shape, dtype=bool)
+    if past.far_from_normal is not None:
+        far = past.far_from_normal[:, columns]
     for row in range(len(values)):
-        is_far = np.all(far[max(row + 1 - LAST, 0) : row + 1], axis=0)
-        scan.step(row, alerting[row], firing[max(row - LAST, 0) : row + 1], np.asarray(is_far))
-        for start, following in past.accepted:
-            if row == following - 1:
-                scan.begin(np.ones(columns.size, dtype=bool), start, row, is_accepted=True)
+        last_far = far[max(row + 1 - PAST_BACK_RUNS, 0) : row + 1]
+        last_firing = firing[max(row - PAST_BACK_RUNS, 0) : row + 1]
+        scan.step(row, alerting[row], last_firing, np.all(last_far, axis=0))
+        for first_row, first_row_after in past.accepted:
+            if row == first_row_after - 1:
+                everywhere = np.ones(columns.size, dtype=bool)
+                scan.begin(everywhere, first_row, row, is_accepted=True)
     scanned = scan.finish(values[:, columns])
     levels.shift[:, columns] = scanned.shift
     levels.is_used[:, columns] = scanned.is_used
     levels.since[columns] = scanned.since
     levels.has_moved[columns] = scanned.has_moved
     levels.before[columns] = scanned.before
-    levels.doubt[columns] = scanned.doubt
+    levels.level_variance[columns] = scanned.level_variance
     return levels
 
 
@@ -267,124 +276,138 @@ class _Scan:
     """The state of a scan over runs, from the oldest run to the newest.
 
     - ``values``: the values, where runs before a level are shifted to this level, (runs, m).
-    - ``origin``: the first row of the newest level, -1 without a new level.
+    - ``first_row``: the first row of the newest level, -1 without a new level.
     - ``level`` and ``normal``: the newest level, and the level before it.
     - ``has_moved``: whether these two levels differ.
-    - ``is_open``: whether the newest level may still be left, because nobody has accepted it.
-    - ``streak``: the number of runs of the last alert.
-    - ``total``: the sum of the values of the runs of the last alert.
-    - ``healed``: the number of runs since the last alert.
-    - ``enough``: after this many runs with an alert at one level, a level begins.
+    - ``is_open``: whether the newest level may still be ended, because nobody has accepted it.
+    - ``alert_runs``: the number of runs of the last alert.
+    - ``alert_total``: the sum of the values of the runs of the last alert.
+    - ``runs_since_alert``: the number of runs since the last alert.
+    - ``least_runs``: after this many runs with an alert at one level, a level begins.
     """
 
-    def __init__(self, values: Floats, is_used: Flags, enough: int) -> None:
+    def __init__(self, values: Floats, is_used: Flags, least_runs: int) -> None:
         series = values.shape[1]
         self.values = values
         self.is_used = is_used
-        self.enough = enough
-        self.origin, self.streak = np.full(series, -1), np.zeros(series, dtype=np.intp)
-        self.healed = np.full(series, LAST + 1)
-        self.is_open, self.total = np.zeros(series, dtype=bool), np.zeros(series)
+        self.least_runs = least_runs
+        self.first_row = np.full(series, -1)
+        self.alert_runs = np.zeros(series, dtype=np.intp)
+        self.alert_total = np.zeros(series)
+        self.runs_since_alert = np.full(series, PAST_BACK_RUNS + 1)
+        self.is_open = np.zeros(series, dtype=bool)
         self.has_moved = np.zeros(series, dtype=bool)
-        self.normal, self.level = np.full(series, np.nan), np.full(series, np.nan)
+        self.normal = np.full(series, np.nan)
+        self.level = np.full(series, np.nan)
 
     def step(self, row: int, alerting: Flags, firing: Flags, far: Flags) -> None:
         """Scan one run.
 
-        ``firing`` says whether the alert fired after each of the last LAST + 1 runs. ``far`` says
-        whether all of the last LAST runs are far from normal.
+        ``firing`` says whether the alert fired after each of the last PAST_BACK_RUNS + 1 runs.
+        ``far`` says whether all of the last PAST_BACK_RUNS runs are far from normal.
         """
         now = self.values[row]
-        is_new_alert = alerting & (self.healed > 0)
-        self.healed = np.where(alerting, 0, self.healed + 1)
-        self.streak = np.where(is_new_alert, 1, self.streak + alerting)
-        self.total = np.where(is_new_alert, now, self.total + np.where(alerting, now, 0.0))
-        has_lasted = alerting & (self.streak >= self.enough)
+        is_new_alert = alerting & (self.runs_since_alert > 0)
+        self.runs_since_alert = np.where(alerting, 0, self.runs_since_alert + 1)
+        self.alert_runs = np.where(is_new_alert, 1, self.alert_runs + alerting)
+        total = self.alert_total + np.where(alerting, now, 0.0)
+        self.alert_total = np.where(is_new_alert, now, total)
+        has_lasted = alerting & (self.alert_runs >= self.least_runs)
         if has_lasted.any():
-            start = row + 1 - self.enough
-            self.begin(has_lasted & _is_stable(self.values[start : row + 1]), start, row)
-        if len(firing) > LAST:
+            first_row = row + 1 - self.least_runs
+            is_stable = _is_stable(self.values[first_row : row + 1])
+            self.begin(has_lasted & is_stable, first_row, row)
+        if len(firing) > PAST_BACK_RUNS:
             self._begin_if_nearly_normal(row, firing, far)
         if np.any(self.is_open):
             last = self.values[max(row + 1 - MIN_HEALTHY_RUNS, 0) : row + 1]
             is_nearer_to_normal = np.abs(last - self.normal) < np.abs(last - self.level)
-            is_settled = row - self.origin >= MIN_HEALTHY_RUNS
-            self._leave(self.is_open & is_settled & is_nearer_to_normal.all(axis=0), row)
+            has_enough_runs = row - self.first_row >= MIN_HEALTHY_RUNS
+            is_back = has_enough_runs & is_nearer_to_normal.all(axis=0)
+            self._end_open_level(self.is_open & is_back, row)
 
     def _begin_if_nearly_normal(self, row: int, firing: Flags, far: Flags) -> None:
-        """Begin a level with the last LAST runs if they are nearer to normal than to the fault.
+        """Begin a level with the last runs if they are nearer to normal than to the fault.
 
-        Normal is the level before the fault. The level of the fault is the mean of the alert's
-        earlier runs.
+        The last runs are the last PAST_BACK_RUNS runs. Normal is the level before the fault. The
+        level of the fault is the mean of the alert's earlier runs.
 
-        If the alert has ended in the meantime, the last runs must also be ``far`` from normal. If
-        they are not, the fault has healed, and no level begins.
+        If the alert has ended in the meantime, the last runs must also be ``far`` from normal.
+        Otherwise the fault has healed, and no level begins.
         """
-        # How many of the last runs belong to the last alert. They come first.
-        alert_runs = LAST - self.healed
-        has_ended = (self.healed > 0) & (alert_runs >= 0)
-        still_fires = (self.healed == 0) & firing[1:].all(axis=0)
+        # How many of the last runs belong to the last alert. These runs come first.
+        last_alert_runs = PAST_BACK_RUNS - self.runs_since_alert
+        has_ended = (self.runs_since_alert > 0) & (last_alert_runs >= 0)
+        still_fires = (self.runs_since_alert == 0) & firing[1:].all(axis=0)
         # ``firing`` has one run before the last runs, so this is the index of the alert's last run.
-        last_of_alert = np.clip(alert_runs, 0, LAST)[np.newaxis]
-        fired_to_the_end = np.take_along_axis(firing, last_of_alert, axis=0)[0]
-        has_earlier_runs = self.streak > alert_runs
-        may_begin = has_earlier_runs & (still_fires | (has_ended & fired_to_the_end & far))
+        end_of_alert = np.clip(last_alert_runs, 0, PAST_BACK_RUNS)[np.newaxis]
+        fired_to_the_end = np.take_along_axis(firing, end_of_alert, axis=0)[0]
+        earlier_runs = self.alert_runs - last_alert_runs
+        ended_while_far = has_ended & fired_to_the_end & far
+        may_begin = (earlier_runs > 0) & (still_fires | ended_while_far)
         if not may_begin.any():
             return
-        start = row + 1 - LAST
-        last = self.values[start : row + 1]
-        is_of_alert = np.arange(LAST)[:, np.newaxis] < alert_runs
-        earlier_total = self.total - np.where(is_of_alert, last, 0.0).sum(axis=0)
-        fault = earlier_total / np.maximum(self.streak - alert_runs, 1)
-        is_nearer = np.abs(last - self._find_normal(start)) < np.abs(last - fault)
-        self.begin(may_begin & is_nearer.all(axis=0), start, row)
+        first_row = row + 1 - PAST_BACK_RUNS
+        last = self.values[first_row : row + 1]
+        is_of_alert = np.arange(PAST_BACK_RUNS)[:, np.newaxis] < last_alert_runs
+        earlier_total = self.alert_total - np.where(is_of_alert, last, 0.0).sum(axis=0)
+        fault_level = earlier_total / np.maximum(earlier_runs, 1)
+        is_nearer = np.abs(last - self._find_normal(first_row)) < np.abs(last - fault_level)
+        self.begin(may_begin & is_nearer.all(axis=0), first_row, row)
 
-    def _is_other(self, before: int, level: Floats) -> Flags:
-        """Whether a level differs from the level of the healthy runs before it."""
-        healthy = self._used_values()[:before]
+    def _differs_from_normal(self, level: Floats, first_row: int) -> Flags:
+        """Whether a level differs from the level of the healthy runs before ``first_row``."""
+        healthy = self._used_values()[:first_row]
         normal = find_median(healthy)
         most = LEVEL_STEP_SDS * find_scale(healthy) + ROUNDING_SHARE * np.abs(normal)
-        is_other: Flags = np.abs(level - normal) > most
-        return is_other
+        differs: Flags = np.abs(level - normal) > most
+        return differs
 
     def begin(
         self,
         where: Flags,
-        start: int,
+        first_row: int,
         row: int,
         *,
         is_accepted: bool = False,
     ) -> None:
-        """Begin a level in row ``start``. Earlier runs are shifted to this level."""
+        """Begin a level in ``first_row``, in the series ``where``. Its last run so far is ``row``.
+
+        Earlier runs are shifted to this level.
+        """
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
-        level = find_mean(self.values[start : row + 1])
-        has_moved = self._is_other(start, level)
-        self.is_used |= where & (rows >= start) & (rows <= row) & ~np.isnan(self.values)
-        normal = self._find_normal(start)
-        self.values += np.where(where & (rows < start), np.nan_to_num(level - normal), 0.0)
+        level = find_mean(self.values[first_row : row + 1])
+        has_moved = self._differs_from_normal(level, first_row)
+        self.is_used |= where & (rows >= first_row) & (rows <= row) & ~np.isnan(self.values)
+        normal = self._find_normal(first_row)
+        self.values += np.where(where & (rows < first_row), np.nan_to_num(level - normal), 0.0)
         self.has_moved = np.where(where, has_moved, self.has_moved)
         self.normal = np.where(where, normal, self.normal)
         self.level = np.where(where, level, self.level)
-        self.origin = np.where(where, start, self.origin)
-        self.streak = np.where(where, 0, self.streak)
-        self.total = np.where(where, 0.0, self.total)
+        self.first_row = np.where(where, first_row, self.first_row)
+        self.alert_runs = np.where(where, 0, self.alert_runs)
+        self.alert_total = np.where(where, 0.0, self.alert_total)
         self.is_open = np.where(where, not is_accepted, self.is_open)
 
-    def _leave(self, where: Flags, row: int) -> None:
-        """End a level that nobody has accepted, because the series is back at the level before."""
+    def _end_open_level(self, where: Flags, row: int) -> None:
+        """End a level that nobody has accepted, because the series is back at the level before.
+
+        The last MIN_HEALTHY_RUNS runs, up to ``row``, belong to the level before.
+        """
         if not where.any():
             return
         rows = np.arange(len(self.values))[:, np.newaxis]
         shift = np.nan_to_num(self.level - self.normal)
-        self.values -= np.where(where & (rows < self.origin), shift, 0.0)
-        self.is_used &= ~(where & (rows >= self.origin) & (rows <= row - MIN_HEALTHY_RUNS))
-        self.origin = np.where(where, -1, self.origin)
+        self.values -= np.where(where & (rows < self.first_row), shift, 0.0)
+        self.is_used &= ~(where & (rows >= self.first_row) & (rows <= row - MIN_HEALTHY_RUNS))
+        self.first_row = np.where(where, -1, self.first_row)
         self.is_open = self.is_open & ~where
 
-    def _find_normal(self, before: int) -> Floats:
-        return find_median(self._used_values()[:before])
+    def _find_normal(self, first_row: int) -> Floats:
+        """The median of the healthy runs before ``first_row``, (m,)."""
+        return find_median(self._used_values()[:first_row])
 
     def _used_values(self) -> Floats:
         return np.where(self.is_used, self.values, np.nan)
@@ -392,26 +415,27 @@ class _Scan:
     def finish(self, original: Floats) -> Levels:
         """Return the levels after all runs, with shifts from the ``original`` values.
 
-        If the newest level has enough runs to be settled, only its runs define what is normal.
+        If the newest level has at least ``least_runs`` runs, only these runs define what is normal.
         """
-        is_old = np.arange(len(self.values))[:, np.newaxis] < self.origin
+        is_old = np.arange(len(self.values))[:, np.newaxis] < self.first_row
         new = np.where(self.is_used & ~is_old, self.values, np.nan)
         old = np.where(self.is_used & is_old, self.values, np.nan)
-        runs = np.where(self.origin >= 0, np.sum(~np.isnan(new), axis=0), 0)
-        is_short = (runs > 0) & (runs < self.enough)
-        shift = np.nan_to_num(self.values - original + is_old * (find_mean(new) - find_mean(old)))
+        runs = np.where(self.first_row >= 0, np.sum(~np.isnan(new), axis=0), 0)
+        is_short = (runs > 0) & (runs < self.least_runs)
+        # Old runs are shifted so that they have the same mean as the runs of the newest level.
+        step = is_old * (find_mean(new) - find_mean(old))
         return Levels(
-            shift=shift,
+            shift=np.nan_to_num(self.values - original + step),
             is_used=self.is_used & (~is_old | is_short),
-            since=np.where(self.is_open, self.origin, -1),
+            since=np.where(self.is_open, self.first_row, -1),
             has_moved=self.has_moved,
             before=np.where(self.is_open, self.normal, np.nan),
-            doubt=is_short / np.maximum(runs, 1),
+            level_variance=is_short / np.maximum(runs, 1),
         )
 
 
 def _is_stable(window: Floats) -> Flags:
-    """Whether the first half and the last half of the window, (runs, m), have the same level."""
+    """Whether both halves of the window, (runs, m), have about the same mean."""
     half = len(window) // 2
     first = find_mean(window[:half])
     last = find_mean(window[-half:])
@@ -419,5 +443,5 @@ def _is_stable(window: Floats) -> Flags:
     squares = squares + np.nansum((window[-half:] - last) ** 2, axis=0)
     error = np.sqrt(squares / (half - 1) / half)
     most = AGREE * error + ROUNDING_SHARE * np.maximum(1.0, np.abs(first))
-    stable: Flags = np.abs(last - first) <= most
-    return stable
+    is_stable: Flags = np.abs(last - first) <= most
+    return is_stable

@@ -39,8 +39,8 @@ class Budget:
 
     ``runs`` is the wanted mean time between false alerts, in runs. A look is what one rule judges
     in a segment. Half of the budget goes to ``all``. The other half is divided equally among the
-    other segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged, the
-    other segments share the whole budget.
+    other segments. If only ``all`` is judged, it gets the whole budget. If ``all`` is not judged,
+    the other segments share the whole budget.
 
     For healthy histories, the mean time to the first false alert is at least SAFETY * ``runs``.
     This is true for any dependence between series, for these reasons:
@@ -68,11 +68,14 @@ class Budget:
         Raises KeyError if the look is unknown.
         """
         others = len({*self.segments} - {ALL})
-        of_all = float(ALL in self.segments)
+        share_of_all = float(ALL in self.segments)
         if others:
-            of_all *= SHARE_OF_ALL
-        of_segment = of_all if segment == ALL else (1.0 - of_all) / others
-        return of_segment * self.looks[look] / sum(self.looks.values()) / (SAFETY * self.runs)
+            share_of_all *= SHARE_OF_ALL
+        share_of_segment = share_of_all
+        if segment != ALL:
+            share_of_segment = (1.0 - share_of_all) / others
+        total = sum(self.looks.values())
+        return share_of_segment * self.looks[look] / total / (SAFETY * self.runs)
 
 
 @immutable
@@ -125,13 +128,13 @@ def propose_thresholds(
         limit + sign * deviation * scipy.special.stdtrit(prediction.df, chance)
         for chance in (USUALLY, NEARLY_ALWAYS)
     )
-    distance = sign * (worst - reference.center) / prediction.scale
+    worst_t = sign * (worst - reference.center) / prediction.scale
     return Threshold(
         limit=limit,
         expected=reference.center,
         usually=usually,
         nearly_always=nearly_always,
-        least_share=scipy.special.stdtr(prediction.df, -distance),
+        least_share=scipy.special.stdtr(prediction.df, -worst_t),
     )
 
 
@@ -152,7 +155,8 @@ class DropSearch:
 
     def __post_init__(self) -> None:
         """Check the ranges. NaN is outside of every range."""
-        if not (self.sd >= 0 and self.wander >= 0 and 0 < self.sd + self.wander < math.inf):
+        has_spread = 0 < self.sd + self.wander < math.inf
+        if not (self.sd >= 0 and self.wander >= 0 and has_spread):
             raise InputError(
                 "sd and wander must be finite and at least 0, and one of them must be above 0"
             )
@@ -175,23 +179,29 @@ class DropSearch:
         return float(scipy.special.nctdtrinc(df, 1.0 - self.power, limit))
 
     def least_drop(self, users: float, runs: float = 1) -> float:
-        """The smallest drop that so many runs, with so many users each, detect together."""
-        return self.shift * math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
+        """The smallest drop that the mean of ``runs`` runs detects, with ``users`` in each run."""
+        return self.shift * self._error(users, runs)
 
     def chance(self, drop: float, users: float, runs: float = 1) -> float:
         """The chance that a drop of this size is detected."""
         df = min(self.learned - 1, _NORMAL_DF)
-        deviation = math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
         limit = -scipy.special.stdtrit(df, self.share)
-        return 1.0 - float(scipy.special.nctdtr(df, drop / deviation, limit))
+        return 1.0 - float(scipy.special.nctdtr(df, drop / self._error(users, runs), limit))
+
+    def _error(self, users: float, runs: float) -> float:
+        """Standard error of the mean of ``runs`` runs minus the mean of the healthy runs."""
+        return math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
 
     def users_for(self, drop: float, runs: float = 1) -> int | None:
         """The smallest number of users per run that detects the drop.
 
         None if the true mean varies too much from run to run.
         """
-        left = (drop / self.shift) ** 2 / (1 / runs + 1 / self.learned) - self.wander**2
-        return None if left <= 0 else max(1, math.ceil(self.sd**2 / left))
+        variance_of_run = (drop / self.shift) ** 2 / (1 / runs + 1 / self.learned)
+        sampling_variance = variance_of_run - self.wander**2
+        if sampling_variance <= 0:
+            return None
+        return max(1, math.ceil(self.sd**2 / sampling_variance))
 
     def runs_for(self, drop: float, users: float) -> int | None:
         """The smallest number of runs that together detect the drop.
@@ -200,8 +210,11 @@ class DropSearch:
         """
         if drop <= 0:
             return None
-        left = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
-        return None if left <= 0 else max(1, math.ceil(1 / left))
+        inverse_of_runs = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
+        if inverse_of_runs <= 0:
+            return None
+        return max(1, math.ceil(1 / inverse_of_runs))
 
     def _variance(self, users: float) -> float:
-        return self.wander**2 + (0.0 if np.isinf(users) else self.sd**2 / users)
+        """Variance of the mean of a run with so many users."""
+        return self.wander**2 + self.sd**2 / users

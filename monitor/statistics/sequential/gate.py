@@ -179,10 +179,11 @@ class DrawnUsers:
 
 
 def log_capital(scores: ScoreCounts, mean: float) -> float:
-    """Natural logarithm of the capital after these scores, if the bet is on a mean below ``mean``.
+    """Natural logarithm of a gambler's capital after these scores. The initial capital is 1.
 
-    ``mean`` must be in (0, 1). The result is 0 without scores. To bet on a mean above ``mean``, use
-    `log_capital(scores.flipped(), 1 - mean)`. The cost is 13 logarithms per distinct score.
+    The gambler bets that the true mean is below ``mean``, which must be in (0, 1). To bet on a mean
+    above ``mean``, use `log_capital(scores.flipped(), 1 - mean)`. The cost is 13 logarithms per
+    distinct score.
     """
     gains = (mean - scores.values) / (1.0 - mean)
     logs = [scores.counts @ np.log1p(stake * gains) for stake in STAKES]
@@ -195,20 +196,22 @@ def follow_capital(scores: Floats, mean: float, population: int | None = None) -
     Each of these values is valid at any time. The users may be drawn from a ``population`` without
     replacement. Then each score is compared with the mean that the remaining users need, if the
     population is to have the ``mean`` (Waudby-Smith and Ramdas 2020). The result is infinite if
-    the remaining users cannot have that mean.
+    the remaining users cannot have the mean that they need.
     """
     gains = (mean - scores) / (1.0 - mean)
     if population is not None:
-        left = population - np.arange(scores.shape[-1])
-        due = population * mean - np.cumsum(scores, axis=-1)
+        # The users that remain before each score, and the sum that they need after it.
+        users_left = population - np.arange(scores.shape[-1])
+        needed_sum = population * mean - np.cumsum(scores, axis=-1)
         # If the remaining users would need a mean below 0, the bet is on 0 and cannot win.
-        rest = np.clip((due + scores) / left, 0.0, 1.0 - _ROUNDING)
-        gains = np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - scores) / (1.0 - rest))
-    parts = [
+        needed_mean = np.clip((needed_sum + scores) / users_left, 0.0, 1.0 - _ROUNDING)
+        is_impossible = needed_sum > users_left - 1 + _IMPOSSIBLE
+        gains = np.where(is_impossible, np.inf, (needed_mean - scores) / (1.0 - needed_mean))
+    log_parts = [
         np.cumsum(np.log1p(stake * gains), axis=-1) + math.log(weight)
         for stake, weight in zip(STAKES, WEIGHTS, strict=True)
     ]
-    return reduce(np.logaddexp, parts)
+    return reduce(np.logaddexp, log_parts)
 
 
 def round_ends(count: int) -> list[int]:
@@ -217,7 +220,7 @@ def round_ends(count: int) -> list[int]:
     The first number is a twentieth of ``count``. Each number is about one and a half times the
     number before. The last number is ``count``.
     """
-    ends = [-(-count // 20)]
+    ends = [math.ceil(count / 20)]
     while ends[-1] < count:
         ends.append(min(count, ends[-1] * 3 // 2 + 1))
     return ends
@@ -237,22 +240,23 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
     if rule.statistic.floor is not None:
         values = np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
     unit = (values - low) / (high - low)
-    certain = np.count_nonzero(~np.isnan(unit), axis=-1) >= rule.min_users
+    is_decided = np.count_nonzero(~np.isnan(unit), axis=-1) >= rule.min_users
     for limit in {(threshold - low) / (high - low) for threshold in rule.thresholds}:
         below = follow_capital(np.nan_to_num(unit, nan=1.0), limit, total)
         above = follow_capital(1 - np.nan_to_num(unit, nan=0.0), 1 - limit, total)
+        # The evidence after the last score. It is 0 without scores.
         evidence = np.maximum(below, above)[..., -1:].max(axis=-1, initial=0.0)
-        certain = certain & (evidence >= -math.log(CERTAIN))
+        is_decided = is_decided & (evidence >= -math.log(CERTAIN))
     # With fewer users than the rule needs, the verdict is always `too_few`.
-    decided: npt.NDArray[np.bool_] = certain | np.bool_(total < rule.min_users)
-    return decided
+    certain: npt.NDArray[np.bool_] = is_decided | np.bool_(total < rule.min_users)
+    return certain
 
 
 def bound_mean(least: ScoreCounts, most: ScoreCounts, alpha: float) -> tuple[float, float]:
     """Lower and upper bound of the mean in [0, 1], each with error probability alpha.
 
-    The lower bound comes from ``least`` and the upper bound from ``most``. Both tallies are equal
-    if no score is missing. Together the bounds are a confidence sequence of level 1 - 2 alpha.
+    The lower bound comes from ``least`` and the upper bound from ``most``, which are equal if no
+    score is missing. Together the bounds are a confidence sequence of level 1 - 2 alpha.
     Bisection finds them with a precision of 1e-9. If scores were rounded, the bounds are 2e-5
     wider. Raises InputError if alpha is outside of (0, 1).
     """
@@ -339,30 +343,35 @@ def judge_gate(
     require_level(alpha)
     level = alpha * share
     limit = scale.margin(margin)
-    below = [log_capital(users.most, limit) for users in drawn.values()]
-    above = [log_capital(sample.least.flipped(), 1 - limit) for sample in drawn.values()]
-    is_safe = reject_nulls(below, level)
-    is_breach = reject_nulls(above, level)
+    log_safe = [log_capital(users.most, limit) for users in drawn.values()]
+    log_breach = [log_capital(users.least.flipped(), 1 - limit) for users in drawn.values()]
+    is_safe = reject_nulls(log_safe, level)
+    is_breach = reject_nulls(log_breach, level)
     results = []
-    for place, (segment, sample) in enumerate(drawn.items()):
+    for index, (segment, users) in enumerate(drawn.items()):
         verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
-        if is_safe[place]:
+        if is_safe[index]:
             verdict = GateVerdict.SAFE
-        elif is_breach[place]:
+        elif is_breach[index]:
             verdict = GateVerdict.BREACH
         else:
-            reason = _explain_open(sample, limit, level)
-        low, high = bound_mean(sample.least, sample.most, level)
+            reason = _explain_inconclusive(users, limit, level)
+        low, high = bound_mean(users.least, users.most, level)
+        mean_best = None
+        mean_worst = None
+        if users.n:
+            mean_best = scale.from_unit(users.least.mean)
+            mean_worst = scale.from_unit(users.most.mean)
         result = GateResult(
             segment=segment,
-            users=sample.n,
-            missing=sample.missing,
-            mean_best=scale.from_unit(sample.least.mean) if sample.n else None,
-            mean_worst=scale.from_unit(sample.most.mean) if sample.n else None,
+            users=users.n,
+            missing=users.missing,
+            mean_best=mean_best,
+            mean_worst=mean_worst,
             low=scale.from_unit(low),
             high=scale.from_unit(high),
-            evidence_safe=(below[place] + math.log(share)) / math.log(10),
-            evidence_breach=(above[place] + math.log(share)) / math.log(10),
+            evidence_safe=(log_safe[index] + math.log(share)) / math.log(10),
+            evidence_breach=(log_breach[index] + math.log(share)) / math.log(10),
             verdict=verdict,
             reason=reason,
         )
@@ -370,16 +379,17 @@ def judge_gate(
     return tuple(results)
 
 
-def _explain_open(users: DrawnUsers, margin: float, level: float) -> GateReason:
-    """Return why there is no verdict. Scores are missing, or there are too few users."""
+def _explain_inconclusive(users: DrawnUsers, margin: float, level: float) -> GateReason:
+    """Return why there is no verdict: scores are missing, or there are too few users."""
     if not users.scored.n:
         return GateReason.NO_DATA
     if not users.missing:
         return GateReason.TOO_FEW
-    # Missing scores prevent a verdict in two cases. In the first case, the margin is between the
-    # two means. In the second case, some values of the missing scores would give a verdict.
-    would_be_safe = log_capital(users.least, margin) >= -math.log(level)
-    would_be_breach = log_capital(users.most.flipped(), 1 - margin) >= -math.log(level)
-    if would_be_safe or would_be_breach or users.least.mean < margin < users.most.mean:
+    # Missing scores prevent a verdict in two cases: the margin is between the two means, or some
+    # values of the missing scores would give a verdict.
+    is_between = users.least.mean < margin < users.most.mean
+    could_be_safe = log_capital(users.least, margin) >= -math.log(level)
+    could_be_breach = log_capital(users.most.flipped(), 1 - margin) >= -math.log(level)
+    if is_between or could_be_safe or could_be_breach:
         return GateReason.NO_DATA
     return GateReason.TOO_FEW

@@ -34,15 +34,15 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> float |
       MOST_TESTED_USERS smallest hashes are compared. Their order decides the permutations.
 
     Each list is a vector, in which the item at place r, from 0, has the weight 0.7^(r/2). The
-    distance of the arms is the squared distance of their mean vectors. It is a between excess with
-    other weights of depths. The vectors are hashed to 256 coordinates (Weinberger et al. 2009),
-    which keeps distances in expectation. The arms' shares of lists of each length have a second
-    distance. Both distances are divided by their standard deviations and added.
+    distance of the arms is the squared distance of their mean vectors. The vectors are hashed to
+    256 coordinates (Weinberger et al. 2009), which keeps distances in expectation. A second
+    distance compares the arms' shares of lists of each length. Both distances are divided by their
+    standard deviations and added.
 
-    The users are ordered by hash, and the arms are shifted along them by 0 to n - 1 users. These
-    n shifts are a group of permutations. So p is exact: it is the share of shifts with a statistic
-    at least as large as that of no shift (Hemerik and Goeman 2018). The cost is one Fourier
-    transform for each coordinate.
+    The users are ordered by hash, and the arms are shifted along the users by 0 to n - 1 users.
+    These n shifts are a group of permutations, so p is exact (Hemerik and Goeman 2018). It is the
+    share of shifts whose distance is at least as large as the distance without a shift. The cost is
+    one Fourier transform for each coordinate.
 
     If the arms are assigned at random, the chance of p <= HIGHEST_P is at most HIGHEST_P in one
     test. This is not true for many tests. Tests of the same users are no new chances, since they
@@ -54,15 +54,17 @@ def compare_before(codes: Codes, is_candidate: Flags, hashes: Hashes) -> float |
     if not 0 < arms.sum() < users:
         return None
     lists = codes[order]
-    distances = _shift(_hash_lists(lists), arms) + _shift(_mark_lengths(lists), arms)
+    distances = _distances_by_shift(_hash_lists(lists), arms)
+    distances += _distances_by_shift(_mark_lengths(lists), arms)
     is_as_far = distances >= distances[0] * (1 - _ROUNDING)
     return float(is_as_far.mean())
 
 
-def _shift(vectors: Floats, arms: Floats) -> Floats:
+def _distances_by_shift(vectors: Floats, arms: Floats) -> Floats:
     """The distance of the arms after each shift, (n,), in standard deviations over all shifts.
 
-    The distances are 0 if all vectors are equal.
+    ``arms`` is 1 for users of the candidate, and 0 for users of the baseline. It is shifted by 0 to
+    n - 1 users. The distances are 0 if all vectors are equal.
     """
     users, coordinates = vectors.shape
     spectrum = np.conj(np.fft.rfft(arms))[:, np.newaxis]
@@ -80,31 +82,33 @@ def _shift(vectors: Floats, arms: Floats) -> Floats:
 
 
 def _mark_lengths(codes: Codes) -> Floats:
-    """The vector of each list's length, (n, steps + 1), with a 1 at the length.
+    """A vector for each list, (n, steps + 1), with a 1 at the list's length and 0 elsewhere.
 
-    Long lists have fewer steps than places. An empty list has a step of its own.
+    If k is large, the lengths are rounded up to fewer steps. Only empty lists are in step 0.
     """
     k = codes.shape[1]
     steps = min(k, _BLOCK - 1)
     lengths = (codes >= 0).sum(axis=1)
-    marks: Floats = np.eye(steps + 1)[-(-lengths * steps // k)]
-    return marks
+    step_of_list = -(-lengths * steps // k)  # rounded up
+    vectors: Floats = np.eye(steps + 1)[step_of_list]
+    return vectors
 
 
 def _hash_lists(codes: Codes) -> Floats:
     """The vector of each list's items, (n, _COORDINATES)."""
     users, k = codes.shape
     vectors = np.zeros(users * _COORDINATES)
-    starts = np.arange(users) * _COORDINATES
+    first_coordinates = np.arange(users) * _COORDINATES
     for place in range(k):
         is_item = codes[:, place] >= 0
         coordinates, signs = _hash(codes[is_item, place])
-        vectors[starts[is_item] + coordinates] += signs * _PERSISTENCE ** (place / 2)
+        indexes = first_coordinates[is_item] + coordinates
+        vectors[indexes] += signs * _PERSISTENCE ** (place / 2)
     return vectors.reshape(users, _COORDINATES)
 
 
 def _hash(codes: Integers) -> tuple[Integers, Floats]:
-    """For each code, a coordinate and a sign, which is 1 or -1."""
+    """A pseudo-random coordinate for each code, and a pseudo-random sign, which is 1 or -1."""
     mixed = codes.astype(np.int64).astype(np.uint64) * _MULTIPLIER
     mixed = (mixed ^ (mixed >> np.uint64(29))) * _MULTIPLIER
     coordinates = (mixed >> np.uint64(56)).astype(np.int64)

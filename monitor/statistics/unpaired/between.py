@@ -80,53 +80,58 @@ def between_excess(
     (``rbo_truncated`` of two lists ends at the shorter list.) An empty list has the similarity 0 to
     all lists.
 
-    Let c(i, d) be the number of an arm's n users that have item i among their first d. The pairs of
-    different users share sum_i c (c - 1) / (n (n - 1)) items at depth d, and the pairs of both arms
-    share sum_i c_A c_B / (n_A n_B). Pairs of a user with itself do not count. So the expected value
-    is 0 if both arms draw their users and lists from one population. It is half of the squared
-    distance between the arms' mean vectors otherwise, so it is never below 0 in expectation
-    (Gretton et al. 2012, the squared maximum mean discrepancy).
+    Let c(i, d) be the number of an arm's n users that have item i among their first d items. Two
+    different users of the arm share sum_i c (c - 1) / (n (n - 1)) items at depth d on average. Two
+    users of different arms share sum_i c_A c_B / (n_A n_B) items. So the expected value is 0 if
+    both arms draw their users and lists from one population. Otherwise it is half of the squared
+    distance between the arms' mean vectors (Gretton et al. 2012, the squared maximum mean
+    discrepancy).
 
-    Even healthy trainings differ, so compare the value with earlier runs. There is no standard
-    error: it would need a second pass over all lists. Raises InputError if the arms have different
-    k, or unless 0 < p < 1.
+    Even healthy trainings differ, so compare the value with earlier runs. No standard error is
+    returned, because it would need a second pass over all lists. Raises InputError if the arms have
+    different k, or unless 0 < p < 1.
     """
     if baseline.k != candidate.k:
         raise InputError(f"lists of {baseline.k} and of {candidate.k} places cannot be compared")
     if not 0 < p < 1:
         raise InputError(f"the persistence is {p:g}: write one between 0 and 1, such as 0.9")
     items = max(len(baseline.counts), len(candidate.counts))
-    of_baseline = baseline.up_to(items)
-    of_candidate = candidate.up_to(items)
-    shared = _products(of_baseline, of_candidate)
+    baseline_counts = baseline.up_to(items)
+    candidate_counts = candidate.up_to(items)
+    shared = _count_shared(baseline_counts, candidate_counts)
     return BetweenExcess(
         segment=segment,
-        baseline=_mean_within_arm(of_baseline, baseline.users, p),
-        candidate=_mean_within_arm(of_candidate, candidate.users, p),
-        across=_weigh(shared, baseline.users * candidate.users, p),
+        baseline=_mean_within_arm(baseline_counts, baseline.users, p),
+        candidate=_mean_within_arm(candidate_counts, candidate.users, p),
+        across=_mean_similarity(shared, baseline.users * candidate.users, p),
     )
 
 
 def _mean_within_arm(counts: Integers, users: int, p: float) -> float:
     """The mean similarity of two different users of one arm."""
-    itself = np.cumsum(counts.sum(axis=0))
-    return _weigh(_products(counts, counts) - itself, users * (users - 1), p)
+    shared_with_self = np.cumsum(counts.sum(axis=0))
+    shared = _count_shared(counts, counts) - shared_with_self
+    return _mean_similarity(shared, users * (users - 1), p)
 
 
-def _products(first: Integers, second: Integers) -> Floats:
-    """For each depth, the number of items that all pairs of users share, (k,)."""
+def _count_shared(first: Integers, second: Integers) -> Floats:
+    """For each depth, the number of shared items, summed over all pairs of users, (k,).
+
+    A pair is one user of each arm. ``first`` and ``second`` are the arms' counts, (items, k).
+    """
     k = first.shape[1]
-    products = np.zeros(k)
-    depth_first = np.zeros(len(first), dtype=np.int64)
-    depth_second = np.zeros(len(second), dtype=np.int64)
+    shared = np.zeros(k)
+    first_above = np.zeros(len(first), dtype=np.int64)
+    second_above = np.zeros(len(second), dtype=np.int64)
     for place in range(k):
-        depth_first += first[:, place]
-        depth_second += second[:, place]
-        products[place] = depth_first @ depth_second
-    return products
+        first_above += first[:, place]
+        second_above += second[:, place]
+        shared[place] = first_above @ second_above
+    return shared
 
 
-def _weigh(shared: Floats, pairs: int, p: float) -> float:
+def _mean_similarity(shared: Floats, pairs: int, p: float) -> float:
+    """The mean similarity of the pairs, from the shared items at each depth. NaN without pairs."""
     if not pairs:
         return math.nan
     depths = np.arange(1, len(shared) + 1)

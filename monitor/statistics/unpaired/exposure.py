@@ -19,10 +19,10 @@ def find_moved_items(
 ) -> tuple[ItemExposure, ...]:
     """The items whose exposure differs most between the arms, the largest difference first.
 
-    An item's difference is that of its share of the arms' lists, or that of its share of first
-    places. The larger one counts. Items with equal differences are ordered by code. Items without a
-    difference are left out, so the result may have fewer than ``most`` items. It is empty if an arm
-    has no users. ``name`` returns the id of a code.
+    The arms are compared by the share of lists with the item, and by the share of lists with the
+    item in the first place. The larger difference counts. Items with equal differences are ordered
+    by code. Items without a difference are left out, so the result may have fewer than ``most``
+    items. The result is empty if an arm has no users. ``name`` returns the id of a code.
     """
     if not baseline.users or not candidate.users:
         return ()
@@ -31,7 +31,7 @@ def find_moved_items(
     lists = np.stack([arm.up_to(items).sum(axis=1) for arm in arms])
     firsts = np.stack([arm.up_to(items)[:, 0] for arm in arms])
     # The differences of shares are multiplied by the numbers of users of both arms. So they are
-    # whole numbers, and equal differences are equal.
+    # whole numbers, without rounding errors.
     of_lists = lists[0] * candidate.users - lists[1] * baseline.users
     of_firsts = firsts[0] * candidate.users - firsts[1] * baseline.users
     difference = np.maximum(np.abs(of_lists), np.abs(of_firsts))

@@ -18,20 +18,23 @@ mixed-up users, and 1 % of users with the popular list. The cut 0.025 has 99.9 %
 def far_floor(disjoint: float, identical: float) -> float:
     """The score below which a list is far from the user's pre-test list.
 
-    The arguments are the metric's scores of two disjoint lists and of two identical lists. Disjoint
-    lists of some metrics have a higher score than the lowest score, so ranges cannot be used. If
-    the metric is a distance, lists are far above the result. The far gap has no meaning for metrics
-    that ignore items which only one list has, such as ``kendall_tau``.
+    The arguments are the metric's scores of two disjoint lists and of two identical lists. The
+    lowest possible score is not used, because some metrics give disjoint lists a higher score. If
+    the metric is a distance, lists are far if their score is above the result. The result has no
+    meaning for metrics that ignore items of only one list, such as ``kendall_tau``.
     """
     return disjoint + FAR_SHARE * (identical - disjoint)
 
 
 def far_share(metric: Metric) -> Statistic | None:
-    """The share of users whose lists are far. None if the metric has no exact score for them.
+    """The statistic for the share of users whose lists are far from their pre-test lists.
 
-    None for distances too, because there are no shares of users above a score.
+    None if the metric has no exact scores of disjoint and of identical lists. None for distances
+    too, because statistics only have shares of users below a score.
     """
     if metric.disjoint is None or metric.identical is None or not metric.higher_is_more_alike:
         return None
     floor = far_floor(metric.disjoint, metric.identical)
-    return Statistic(floor=floor) if math.isfinite(floor) else None
+    if not math.isfinite(floor):
+        return None
+    return Statistic(floor=floor)

@@ -33,9 +33,9 @@ UNDEFINED = Gap(value=math.nan, error=math.nan)
 def mean_gap(baseline: Summary, candidate: Summary) -> Gap:
     """The mean of the baseline minus the mean of the candidate.
 
-    For scores of similarity this is the self gap. The error is that of Welch (1947), the root of
-    the sum of both squared standard errors. The gap is undefined if an arm has no user with a
-    score. The error is undefined if an arm has fewer than 2 such users.
+    For scores of similarity this is the self gap. The error is the root of the sum of both squared
+    standard errors (Welch 1947). The gap is undefined if an arm has no user with a score. The error
+    is undefined if an arm has fewer than 2 such users.
     """
     if baseline.mean is None or candidate.mean is None:
         return UNDEFINED
@@ -52,7 +52,7 @@ def count_far(summary: Summary, far_statistic: Statistic) -> AffectedUsers:
 
 
 def share_gap(baseline: AffectedUsers, candidate: AffectedUsers) -> Gap:
-    """The affected share of the candidate's users minus that of the baseline's users, in [-1, 1].
+    """The candidate's share of affected users minus the baseline's share, in [-1, 1].
 
     For users with far lists this is the far gap. For users with missing, short, shared or unchanged
     lists it is a list gap. This is the value for people. Rules judge the `angle_gap`.
@@ -76,15 +76,20 @@ def angle_gap(baseline: AffectedUsers, candidate: AffectedUsers) -> Gap:
     """
     if not baseline.users or not candidate.users:
         return UNDEFINED
-    before, error = to_angle(baseline.affected / baseline.users, baseline.users)
-    after, other_error = to_angle(candidate.affected / candidate.users, candidate.users)
-    return Gap(value=float(after - before), error=math.hypot(error, other_error))
+    baseline_angle, baseline_error = to_angle(baseline.affected / baseline.users, baseline.users)
+    candidate_angle, candidate_error = to_angle(
+        candidate.affected / candidate.users, candidate.users
+    )
+    return Gap(
+        value=float(candidate_angle - baseline_angle),
+        error=math.hypot(baseline_error, candidate_error),
+    )
 
 
 def show_angle_gap(gap: float, baseline: AffectedUsers, candidate: AffectedUsers) -> float:
-    """The gap of shares for people that belongs to a gap of angles, such as a limit.
+    """Convert a gap of angles, such as a limit, to a gap of shares, for people.
 
-    It is the gap that such a candidate would have, compared with these users of the baseline.
+    The baseline's share stays the same, and the candidate's share follows from the gap.
     """
     if not baseline.users or not candidate.users:
         return math.nan
@@ -94,6 +99,7 @@ def show_angle_gap(gap: float, baseline: AffectedUsers, candidate: AffectedUsers
 
 
 def _variance(count: AffectedUsers) -> float:
+    """The variance of the share, with one more affected user and one more other user."""
     users = count.users + 2
     share = (count.affected + 1) / users
     return share * (1 - share) / users

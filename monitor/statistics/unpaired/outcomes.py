@@ -69,13 +69,15 @@ def measure_moments_of_arm(now: Floats, before: Floats) -> OutcomeMoments:
     covariance = np.full((2, 2), math.nan)
     if len(now) > 1:
         covariance = np.cov(now, before)
-    means = (math.nan, math.nan)
+    mean_now = math.nan
+    mean_before = math.nan
     if len(now):
-        means = (float(now.mean()), float(before.mean()))
+        mean_now = float(now.mean())
+        mean_before = float(before.mean())
     return OutcomeMoments(
         n=len(now),
-        mean_now=means[0],
-        mean_before=means[1],
+        mean_now=mean_now,
+        mean_before=mean_before,
         variance_now=float(covariance[0, 0]),
         variance_before=float(covariance[1, 1]),
         covariance=float(covariance[0, 1]),
@@ -100,8 +102,9 @@ def relative_difference(
     (Deng et al. 2013, CUPED). So this difference of means is the coefficient of the arm in a
     regression of y on arm and x.
 
-    The bounds are the ratios of the means at which the difference, without the ratio, is ``width``
-    standard errors (Fieller 1954). So they are right for a noisy mean of the baseline too.
+    The bounds are the ratios r for which the candidate's mean differs from r times the baseline's
+    mean by ``width`` standard errors (Fieller 1954). They are valid for a noisy mean of the
+    baseline too.
     """
     if baseline.n < 2 or candidate.n < 2 or baseline.mean_now <= 0:  # noqa: PLR2004
         return Difference(value=math.nan)
@@ -110,20 +113,21 @@ def relative_difference(
     adjusted = candidate.mean_now - theta * (candidate.mean_before - baseline.mean_before)
     explained = theta * (2 * candidate.covariance - theta * candidate.variance_before)
     variance = baseline.variance_now / baseline.n
-    of_adjusted = theta**2 * baseline.variance_before / baseline.n
-    of_adjusted += max(candidate.variance_now - explained, 0.0) / candidate.n
-    shared = theta * baseline.covariance / baseline.n
-    # The ratios r with (adjusted - r mean)^2 = width^2 (of_adjusted - 2 r shared + r^2 variance)
-    square = mean**2 - width**2 * variance
-    middle = mean * adjusted - width**2 * shared
-    rest = adjusted**2 - width**2 * of_adjusted
+    adjusted_variance = theta**2 * baseline.variance_before / baseline.n
+    adjusted_variance += max(candidate.variance_now - explained, 0.0) / candidate.n
+    covariance = theta * baseline.covariance / baseline.n
+    # The bounds are the ratios r that solve this quadratic equation: (adjusted - r mean)^2 =
+    # width^2 (adjusted_variance - 2 r covariance + r^2 variance).
+    quadratic = mean**2 - width**2 * variance
+    linear = mean * adjusted - width**2 * covariance
+    constant = adjusted**2 - width**2 * adjusted_variance
     value = adjusted / mean - 1
-    fewest = min(_count_effective(arm, mean) for arm in (baseline, candidate))
-    if fewest < FEWEST_EFFECTIVE_USERS or not square > 0:
+    effective_users = min(_count_effective(arm, mean) for arm in (baseline, candidate))
+    if effective_users < FEWEST_EFFECTIVE_USERS or not quadratic > 0:
         return Difference(value=value)
-    half = math.sqrt(max(middle**2 - square * rest, 0.0))
+    root = math.sqrt(max(linear**2 - quadratic * constant, 0.0))
     return Difference(
-        value=value, low=(middle - half) / square - 1, high=(middle + half) / square - 1
+        value=value, low=(linear - root) / quadratic - 1, high=(linear + root) / quadratic - 1
     )
 
 
@@ -133,9 +137,12 @@ def _count_effective(arm: OutcomeMoments, mean: float) -> float:
 
 
 def _slope(baseline: OutcomeMoments, candidate: OutcomeMoments) -> float:
+    """Slope of the current value on the pre-test value inside the arms. 0 if nothing varies."""
     covariance = 0.0
     variance = 0.0
     for arm in (baseline, candidate):
         covariance += (arm.n - 1) * arm.covariance
         variance += (arm.n - 1) * arm.variance_before
-    return covariance / variance if variance > 0 else 0.0
+    if variance > 0:
+        return covariance / variance
+    return 0.0

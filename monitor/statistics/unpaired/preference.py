@@ -29,23 +29,26 @@ class Preference:
 
 
 def measure_preference(baseline: Floats, candidate: Floats) -> Preference:
-    """The preference of n users, from their clicks on the items of each team, (n,) each.
+    """The preference of n users, from their numbers of clicks on each arm's items, (n,) each.
 
     Users without a click are left out. One user has one preference, however often the user clicks,
-    because the clicks of a user are alike. The bounds are those of the gate's gambler. So they are
+    because the clicks of a user are alike. The bounds of the gate are used (`bound_mean`). They are
     valid at any time, with an error of at most `ALPHA`, if the preferences of earlier users do not
     change. If they change, at most 3.5 % of the logs in the benchmark ``outcomes`` were wrong at
     any of 60 looks.
     """
     has_click = (baseline != 0) | (candidate != 0)
-    signs = np.sign(candidate - baseline)[has_click]
-    counts = count_scores(_SCALE.to_unit(signs))
+    preferences = np.sign(candidate - baseline)[has_click]
+    counts = count_scores(_SCALE.to_unit(preferences))
     low, high = bound_mean(counts, counts, ALPHA / 2)
+    mean = math.nan
+    if len(preferences):
+        mean = float(preferences.mean())
     return Preference(
-        users=len(signs),
-        for_baseline=int((signs < 0).sum()),
-        for_candidate=int((signs > 0).sum()),
-        mean=float(signs.mean()) if len(signs) else math.nan,
+        users=len(preferences),
+        for_baseline=int((preferences < 0).sum()),
+        for_candidate=int((preferences > 0).sum()),
+        mean=mean,
         low=_SCALE.from_unit(low),
         high=_SCALE.from_unit(high),
     )

@@ -8,14 +8,14 @@ from monitor.model.arrays import Floats
 def pair_scores(baseline: Floats, candidate: Floats, rng: np.random.Generator) -> Floats:
     """The score of a baseline user minus the score of a candidate user, for random pairs, (m,).
 
-    The arguments are the users' similarities of the current list to their pre-test list, (n,) for
-    each arm. The mean of the result is the self gap in expectation. The result is between -r and r
-    if the scores have the range r. So ``gate_samples`` judges it with ``Scale(-r, r)``, and the
-    margin is the largest self gap that is allowed.
+    A score is the similarity of a user's current list to the user's pre-test list. The arguments
+    have the scores of each arm's users, (n,). The expected mean of the result is the self gap. The
+    result is between -r and r if the scores have the range r. So ``gate_samples`` judges it with
+    ``Scale(-r, r)``, and the margin is the largest self gap that is allowed.
 
     Each user is used at most once. m is the number of users of the smaller arm. If the other arm
-    has at least g times as many users, the mean of g of its users is used in each pair. That keeps
-    the range, and has a smaller variance.
+    has at least g times as many users, each pair has the mean score of g users of this arm. This
+    keeps the range and reduces the variance.
 
     The gate needs pairs that are independent of earlier pairs. So a test may use each user in one
     run only, for example the users that are new since the last run. NaN is ignored. The result is

@@ -16,7 +16,7 @@ If the split is as planned, the chance that this ever happens is at most 0.001. 
 100 looks it happened in four. A chi-square test at each look had 157 false alerts.
 """
 CONCENTRATION = 10_000.0
-"""How many users the prior is worth. The value is that of Lindon and Malek (2020).
+"""How many users the prior is worth. The value is from Lindon and Malek (2020).
 
 Splits that differ from the plan by about 1 % are found first.
 """
@@ -47,9 +47,9 @@ def log_evidence(baseline: int, candidate: int, planned: float) -> float:
         )
     prior_baseline = CONCENTRATION * planned
     prior_candidate = CONCENTRATION * (1 - planned)
-    mixture = _log_beta(prior_baseline + baseline, prior_candidate + candidate)
-    mixture -= _log_beta(prior_baseline, prior_candidate)
-    return mixture - baseline * math.log(planned) - candidate * math.log1p(-planned)
+    log_mixture = _log_beta(prior_baseline + baseline, prior_candidate + candidate)
+    log_mixture -= _log_beta(prior_baseline, prior_candidate)
+    return log_mixture - baseline * math.log(planned) - candidate * math.log1p(-planned)
 
 
 def _log_beta(first: float, second: float) -> float:

@@ -73,7 +73,7 @@ class Engines:
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._period_began_s = 0.0
-        self._done = 0  # the number of comparisons in this period
+        self._comparisons = 0  # in this period
         self._is_refused = False
         self._compiled: ModuleType | None = None
 
@@ -89,22 +89,22 @@ class Engines:
         if self._compiled is None:
             with self._lock:
                 if engine is Engine.NUMBA:
-                    self._compiled = _load_or_explain()
-                elif not self._is_refused and self._is_worth_loading(comparisons):
+                    self._compiled = _load_or_raise()
+                elif not self._is_refused and self._count_until_enough(comparisons):
                     try:
-                        self._compiled = _load_or_explain()
+                        self._compiled = _load_or_raise()
                     except ConfigError:
                         self._is_refused = True
         return self._compiled
 
-    def _is_worth_loading(self, comparisons: int) -> bool:
-        """Count these comparisons, and return whether this period has had enough of them."""
+    def _count_until_enough(self, comparisons: int) -> bool:
+        """Count these comparisons. Return whether this period has had enough for machine code."""
         now_s = self._monotonic()
         if now_s - self._period_began_s >= PERIOD_S:
             self._period_began_s = now_s
-            self._done = 0
-        self._done += comparisons
-        return self._done >= self._worth_loading
+            self._comparisons = 0
+        self._comparisons += comparisons
+        return self._comparisons >= self._worth_loading
 
 
 def requested_engine() -> Engine:
@@ -123,7 +123,7 @@ def load_compiled() -> ModuleType:
     return import_module("monitor.measures.kernels.engines.compiled_pairs")
 
 
-def _load_or_explain() -> ModuleType:
+def _load_or_raise() -> ModuleType:
     """The module of machine code. Raises ConfigError if this process cannot use machine code."""
     asked = f"{ENGINE_VARIABLE}={Engine.NUMBA}"
     if find_spec("numba") is None:

@@ -69,9 +69,10 @@ def align_lists(
     agreement = np.empty((k, n), dtype=dtype)
     sums = np.empty(n, dtype=np.int32)
     inversions = np.empty(n, dtype=np.int32)
-    ours, theirs, a, b = (
+    ours, theirs, our_lengths, their_lengths = (
         np.ascontiguousarray(codes, dtype=np.int32) for codes in (baseline, candidate, *lengths)
     )
+    # A hash of 32 bits is shifted to an index of a table with at least 32 entries for each item.
     shift = 32 - max(12, (32 * k - 1).bit_length())
     if k <= PAIRS_MAX_K:
         _find_by_pairs(ours, theirs, k, PAIRS_TILE, positions, agreement, sums, inversions)
@@ -79,8 +80,8 @@ def align_lists(
         _find_by_hash(
             ours,
             theirs,
-            a,
-            b,
+            our_lengths,
+            their_lengths,
             k,
             shift,
             HASH_TILE,
@@ -109,6 +110,7 @@ def weigh_counts(counts: Ranks, weights: Floats) -> Floats:
 
 @compile_inline
 def _transpose(rows: Array, low: int, high: int, k: int, columns: Array) -> None:
+    """Write the first k values of the rows from ``low`` to ``high`` as columns."""
     for user in range(high - low):
         row = rows[low + user]
         for i in range(k):
@@ -183,17 +185,18 @@ def _write_places(
     length: int,
     shift: np.uint32,
     table: Array,
-    lost: Array,
+    overwritten: Array,
 ) -> np.uint32:
     """Write the place of each candidate item into the table, at the hash of the item.
 
-    Returns how many places were overwritten, and writes these places into ``lost``.
+    Places of items with the same hash are overwritten. These places are written into
+    ``overwritten``, and their number is returned.
     """
     for j in range(np.uint32(length)):
         table[np.uint32(np.uint32(theirs[row, j]) * _HASH) >> shift] = j
     count = np.uint32(0)
     for j in range(np.uint32(length)):
-        lost[count] = j
+        overwritten[count] = j
         count += np.uint32(table[np.uint32(np.uint32(theirs[row, j]) * _HASH) >> shift] != j)
     return count
 
@@ -222,23 +225,24 @@ def _read_places(
 
 
 @compile_inline
-def _find_lost(
+def _read_overwritten(
     ours: Array,
     theirs: Array,
     row: int,
     length: int,
-    lost: Array,
+    overwritten: Array,
     ranks: Array,
 ) -> None:
-    for nth in range(len(lost)):
-        at = np.uint32(lost[nth])
+    """Write the ranks of the items whose places in the table were overwritten."""
+    for nth in range(len(overwritten)):
+        at = np.uint32(overwritten[nth])
         code = theirs[row, at]
         for i in range(np.uint32(length)):
-            ranks[i] = lost[nth] if ours[row, i] == code else ranks[i]
+            ranks[i] = overwritten[nth] if ours[row, i] == code else ranks[i]
 
 
 @compile_inline
-def _spread(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
+def _copy_to_tile(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
     """Copy the ranks of one user to the tile, and count each common item at its depth.
 
     An item's depth is the larger of its two ranks.
@@ -256,6 +260,7 @@ def _spread(user_ranks: Array, user: int, ranks: Array, seen: Array) -> None:
 
 @compile_inline
 def _add_downwards(seen: Array, k: int, tile: int) -> None:
+    """Replace the count at each depth by the sum of the counts up to this depth."""
     for cell in range(tile, k * tile):
         seen[cell] += seen[cell - tile]
 
@@ -275,6 +280,7 @@ def _count_bits(bits: np.uint64) -> np.uint64:
 def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
     """The number of inversions of one pair.
 
+    For each rank, the smaller ranks before it are counted. The other ranks before it are larger.
     ``used`` and ``below`` are memory for the computation. ``used`` is a bit set of the ranks that
     were read so far, with 64 ranks in each word. ``below`` counts, for each word, the ranks in the
     words before it.
@@ -298,6 +304,7 @@ def _invert_by_bits(ranks: Array, k: int, used: Array, below: Array) -> int:
 
 @compile_inline
 def _copy_ranks(tile_ranks: Array, k: int, tile: int, low: int, ranks: Array) -> None:
+    """Copy the ranks of a tile to the columns from ``low`` on."""
     high = min(low + tile, ranks.shape[1])
     for i in range(k):
         row = tile_ranks[i * tile : (i + 1) * tile]
@@ -308,6 +315,7 @@ def _copy_ranks(tile_ranks: Array, k: int, tile: int, low: int, ranks: Array) ->
 
 @compile_inline
 def _sum_ranks(ranks: Array, k: int, tile: int, low: int, sums: Array) -> None:
+    """Write the sum of the ranks of each user of a tile, from index ``low`` on."""
     total = np.zeros(tile, np.int32)
     for i in range(k):
         row = ranks[i * tile : (i + 1) * tile]
@@ -332,6 +340,7 @@ def _find_by_pairs(
     sums: Codes,
     inversions: Codes,
 ) -> None:
+    """Write the fields of `AlignedRanks` for all users, by comparing all pairs of places."""
     # Each row has room for 16 more users than the tile, so that the codes of one user are in
     # different cache lines.
     ours = np.empty((k, tile + 16), np.int32)
@@ -372,8 +381,9 @@ def _find_by_hash(
     sums: Codes,
     inversions: Codes,
 ) -> None:
+    """Write the fields of `AlignedRanks` for all users, with a hash table for each user."""
     table = np.zeros(1 << (32 - shift), positions.dtype)
-    lost = np.empty(k + 1, positions.dtype)
+    overwritten = np.empty(k + 1, positions.dtype)
     user_ranks = np.empty(k, positions.dtype)
     ranks = np.empty(k * tile, positions.dtype)
     seen = np.empty(k * tile, positions.dtype)
@@ -389,14 +399,14 @@ def _find_by_hash(
                 candidate_lengths[row],
                 np.uint32(shift),
                 table,
-                lost,
+                overwritten,
             )
             _read_places(baseline, candidate, row, length, np.uint32(shift), table, user_ranks)
             if count:
-                _find_lost(baseline, candidate, row, length, lost[:count], user_ranks)
+                _read_overwritten(baseline, candidate, row, length, overwritten[:count], user_ranks)
             if k > _BYTE_MAX_K:
                 inversions[row] = _invert_by_bits(user_ranks, k, used, below)
-            _spread(user_ranks, row - low, ranks, seen)
+            _copy_to_tile(user_ranks, row - low, ranks, seen)
         _add_downwards(seen, k, tile)
         _copy_ranks(seen, k, tile, low, agreement)
         _copy_ranks(ranks, k, tile, low, positions)

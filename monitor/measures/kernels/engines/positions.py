@@ -95,19 +95,22 @@ def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
     is the code of a common item.
     """
     n, k = baseline.shape
-    bits = int(k - 1).bit_length()
-    ordered = np.sort(_sort_keys(baseline, candidate, bits), axis=1).ravel()
-    match = ((ordered[1:] ^ ordered[:-1]) >> bits) == 1
-    match[2 * k - 1 :: 2 * k] = False
-    first = np.flatnonzero(match)
-    mask = ordered.dtype.type((1 << bits) - 1)
-    cells = (ordered[first] & mask).astype(np.intp) * n + first // (2 * k)
+    rank_bits = int(k - 1).bit_length()
+    ordered = np.sort(_sort_keys(baseline, candidate, rank_bits), axis=1).ravel()
+    # Neighbours with the same code differ above the rank in the bit of the arm only.
+    is_match = ((ordered[1:] ^ ordered[:-1]) >> rank_bits) == 1
+    # The last key of a user and the first key of the next user are not neighbours.
+    is_match[2 * k - 1 :: 2 * k] = False
+    matches = np.flatnonzero(is_match)
+    rank_mask = ordered.dtype.type((1 << rank_bits) - 1)
+    baseline_ranks = (ordered[matches] & rank_mask).astype(np.intp)
+    cells = baseline_ranks * n + matches // (2 * k)
     positions = np.full(k * n, k, dtype=rank_dtype(k))
-    positions[cells] = ordered[first + 1] & mask
+    positions[cells] = ordered[matches + 1] & rank_mask
     return positions.reshape(k, n)
 
 
-def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> Array:
+def _sort_keys(baseline: Codes, candidate: Codes, rank_bits: int) -> Array:
     """One integer for each place of both lists: (n, 2k).
 
     The integer is composed of the code, the arm (one bit) and the rank. It has 32 bits if they
@@ -115,15 +118,16 @@ def _sort_keys(baseline: Codes, candidate: Codes, bits: int) -> Array:
     """
     n, k = baseline.shape
     top = int(max(baseline.max(initial=0), candidate.max(initial=0)))
-    is_narrow = (top + 3) << (bits + 1) <= 1 << 32
+    is_narrow = (top + 3) << (rank_bits + 1) <= 1 << 32
     keys = np.empty((n, 2 * k), dtype=np.uint32 if is_narrow else np.int64)
     for arm, codes in enumerate((baseline, candidate)):
-        part = keys[:, arm * k : (arm + 1) * k]
-        np.copyto(part, codes, casting="unsafe")
+        keys_of_arm = keys[:, arm * k : (arm + 1) * k]
+        np.copyto(keys_of_arm, codes, casting="unsafe")
         if (codes[:, -1] == PAD).any():
-            part[codes == PAD] = top + 1 + arm
-        part <<= bits + 1
-        part |= np.arange(k, dtype=keys.dtype) + (arm << bits)
+            # The padding of each arm gets its own code, so that it never matches.
+            keys_of_arm[codes == PAD] = top + 1 + arm
+        keys_of_arm <<= rank_bits + 1
+        keys_of_arm |= np.arange(k, dtype=keys.dtype) + (arm << rank_bits)
     return keys
 
 
@@ -182,8 +186,9 @@ def _sum_by_merging(ranks: Ranks, weights: Floats) -> Floats:
         order = np.argsort(runs.reshape(shape), axis=2, kind="stable")
         runs = np.take_along_axis(runs.reshape(shape), order, axis=2)
         run_weights = np.take_along_axis(run_weights.reshape(shape), order, axis=2)
-        # The right run has the larger ranks. So if an element of the right run moves before one of
-        # the left run, it has a larger rank and a smaller index.
+        # Two runs of length ``half`` are merged. The right run has the larger ranks. So if an
+        # element of the right run moves before an element of the left run, the moved element has
+        # a larger rank and a smaller index.
         passed = np.cumsum(np.where(order >= half, run_weights, 0.0), axis=2)
         total = np.take_along_axis(total.reshape(shape), order, axis=2)
         total += np.where(order < half, passed, 0.0)

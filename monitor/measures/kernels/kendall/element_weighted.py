@@ -39,10 +39,10 @@ The first rank has the number 1.
 def element_weighted_tau(alignment: Alignment) -> Floats:
     """Extended Kendall tau with item weights: float64 (n,) in [-1, 1].
 
-    It is `extended_tau` of lists in which each item of weight w is replaced by w copies. The copies
-    are tied. So the pair of the items i and j is counted w_i w_j times. A and B are the weights of
-    the lists. Z is the weight of the common items. e(X) is the sum of w_i w_j over the pairs of X.
-    K0 is the same sum over the pairs that the lists order in opposite ways::
+    It is `extended_tau` of lists in which each item of weight w is replaced by w tied copies. So
+    the pair of the items i and j is counted w_i w_j times. A and B are the weights of the lists. Z
+    is the weight of the common items. e(X) is the sum of w_i w_j over the pairs of items in X. K0
+    is the sum of w_i w_j over the pairs that the lists order in opposite ways::
 
         S = A B + e(Z) - 2 K0        D = sqrt((A B + e(A)) (A B + e(B)))
         scaled = (2 S + A B - D) / (D + A B)
@@ -51,8 +51,8 @@ def element_weighted_tau(alignment: Alignment) -> Floats:
     weights are equal, this is `extended_tau`. Identical lists score exactly 1. Disjoint lists and
     one empty list score exactly -1. For two empty lists, the score is NaN. A proper prefix scores
     below 1. The metric is symmetric. Ties are ignored. Cost: k² multiplications for each pair, 2 k
-    log² k for long lists. Source: The universe is that of van der Geer (2016). The weights are
-    those of Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010).
+    log² k for long lists. Source: van der Geer (2016) for the universe; Kumar and Vassilvitskii,
+    Generalized distances between rankings (WWW 2010) for the weights.
     """
     tau = np.clip(measure_both_ways(_extended_one_way, alignment), -1.0, 1.0)
     tau[alignment.short == 0] = -1.0
@@ -102,8 +102,8 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
 
     Identical lists have distance 0. Fewer than two common items give NaN. If every delta is 1, this
     is `kendall_distance`. The metric is symmetric. Ties are ignored.
-    Source: Kumar and Vassilvitskii (2010), position weights. The cost 1 for equal ranks is that of
-    van Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
+    Source: Kumar and Vassilvitskii (2010), position weights. The cost 1 for equal ranks is from van
+    Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
     """
 
     def measure(one_way: Alignment) -> Floats:
@@ -130,7 +130,7 @@ def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
     return without_unweighted(alignment, measure_both_ways(measure, alignment))
 
 
-def rank_values(alignment: Alignment) -> ByArm:
+def item_weights_by_rank(alignment: Alignment) -> ByArm:
     """The weights of the items. A place after the end of a list has the weight 0.
 
     Raises ValueError if the alignment has no weights.
@@ -142,7 +142,7 @@ def rank_values(alignment: Alignment) -> ByArm:
 
 def weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
     """The weights of the baseline's items, with 0 for each item that is not common: (k, n)."""
-    return rank_values(alignment).baseline * shared.is_common
+    return item_weights_by_rank(alignment).baseline * shared.is_common
 
 
 def without_unweighted(alignment: Alignment, scores: Floats) -> Floats:
@@ -191,19 +191,19 @@ def average_step_costs(ours: Integers, theirs: Integers, discount: str) -> Float
 
     The first rank has the number 0. All ranks are below the length of ``ours``.
     """
-    worth = DISCOUNTS[discount](np.arange(1.0, len(ours) + 2))
-    potential = (worth[0] - worth) / (worth[0] - worth[1])
+    rank_values = DISCOUNTS[discount](np.arange(1.0, len(ours) + 2))
+    cost_from_top = (rank_values[0] - rank_values) / (rank_values[0] - rank_values[1])
     steps = (ours - theirs).astype(np.float64)
-    costs = np.ones(steps.shape)
-    np.divide(potential[ours] - potential[theirs], steps, out=costs, where=steps != 0)
-    return costs
+    mean_costs = np.ones(steps.shape)
+    total_costs = cost_from_top[ours] - cost_from_top[theirs]
+    np.divide(total_costs, steps, out=mean_costs, where=steps != 0)
+    return mean_costs
 
 
 def _distance(alignment: Alignment, weights: Floats) -> Floats:
-    """Add the product of the two weights of each pair in opposite order.
+    """The sum of the products of both items' weights, over the pairs in opposite order.
 
-    The result is NaN for fewer than two common items. Items that are not common must have the
-    weight 0.
+    NaN for fewer than two common items. Items that are not common must have the weight 0.
     """
     distance = sum_ranks(weights * sum_earlier_larger(alignment.positions, weights))
     distance[count_shared(alignment) <= 1] = np.nan
@@ -211,17 +211,17 @@ def _distance(alignment: Alignment, weights: Floats) -> Floats:
 
 
 def _extended_one_way(alignment: Alignment) -> Floats:
+    """`element_weighted_tau` with sums that are added in the order of the baseline's list."""
     k = alignment.k
-    weights = rank_values(alignment)
+    weights = item_weights_by_rank(alignment)
     ours = weights.baseline
     theirs = weights.candidate
     only_ours = ours * (alignment.positions >= k)
     only_theirs = theirs * (alignment.candidate_positions >= k)
-    misordered = (
-        sum_ranks(ours * sum_earlier_larger(alignment.positions, ours))
-        + sum_ranks((theirs - only_theirs) * sum_ahead(only_theirs))
-        + sum_ranks(only_ours) * sum_ranks(only_theirs)
-    )
+    # Pairs of our items, pairs of their items, and pairs with one item of each list.
+    misordered = sum_ranks(ours * sum_earlier_larger(alignment.positions, ours))
+    misordered += sum_ranks((theirs - only_theirs) * sum_ahead(only_theirs))
+    misordered += sum_ranks(only_ours) * sum_ranks(only_theirs)
     product = sum_ranks(ours) * sum_ranks(theirs)
     surplus = product + sum_pairs(ours - only_ours) - 2 * misordered
     norm = np.sqrt((product + sum_pairs(ours)) * (product + sum_pairs(theirs)))

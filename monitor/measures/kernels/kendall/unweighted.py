@@ -38,13 +38,13 @@ def extended_tau(alignment: Alignment) -> Floats:
     """
     if alignment.is_full:
         k = alignment.k
-        return _scale(_surplus(alignment, k * k), float(k * k), float(k * (3 * k - 1) // 2))
+        return _scale(_compute_surplus(alignment, k * k), float(k * k), float(k * (3 * k - 1) // 2))
     a = alignment.baseline_lengths.astype(np.float64)
     b = alignment.candidate_lengths.astype(np.float64)
     product = a * b
     norm = np.sqrt((product + 0.5 * a * (a - 1)) * (product + 0.5 * b * (b - 1)))
     norm += product == 0  # if one list is empty, all other terms are 0 and the score is -1 / 1
-    tau = _scale(_surplus(alignment, product.astype(_wide(alignment.k))), product, norm)
+    tau = _scale(_compute_surplus(alignment, product.astype(_wide(alignment.k))), product, norm)
     tau[alignment.long == 0] = np.nan
     return tau
 
@@ -54,7 +54,7 @@ def _wide(k: int) -> type[np.signedinteger[Any]]:
     return np.int32 if k < _NARROW_K else np.int64
 
 
-def _surplus(alignment: Alignment, product: int | Integers) -> Array:
+def _compute_surplus(alignment: Alignment, product: int | Integers) -> Array:
     """2 S of `extended_tau` as an integer. ``product`` is the product of the two lengths.
 
     K0 counts three kinds of pairs of members, each pair once:
@@ -68,15 +68,17 @@ def _surplus(alignment: Alignment, product: int | Integers) -> Array:
     """
     k = alignment.k
     z: Array = alignment.common.astype(_wide(k))
-    ahead: Array = alignment.inversions + (alignment.position_sums - k * (k - z))
+    # The first kind of pairs, and the sum of the positions of the common items.
+    counted: Array = alignment.inversions + (alignment.position_sums - k * (k - z))
     lengths: Any = 2 * k
     if not alignment.is_full:
         lengths = alignment.baseline_lengths + alignment.candidate_lengths
-    surplus: Array = z * (4 * lengths - z - 3) - 4 * ahead - 2 * product
+    surplus: Array = z * (4 * lengths - z - 3) - 4 * counted - 2 * product
     return surplus
 
 
 def _scale(surplus: Array, product: float | Floats, norm: float | Floats) -> Floats:
+    """The value that `extended_tau` calls scaled. ``surplus`` is 2 S, and ``norm`` is D."""
     scaled: Floats = np.add(surplus, product - norm, dtype=np.float64) / (norm + product)
     return scaled
 
@@ -94,7 +96,7 @@ def count_misordered(alignment: Alignment) -> Integers:
     Source: Fagin, Kumar and Sivakumar.
     """
     a, b, z = _lengths(alignment)
-    misordered: Integers = (2 * a * b + z * (z - 1) - _surplus(alignment, a * b)) // 4
+    misordered: Integers = (2 * a * b + z * (z - 1) - _compute_surplus(alignment, a * b)) // 4
     return misordered
 
 
@@ -119,8 +121,9 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
 def appended_tau(alignment: Alignment) -> Floats:
     """Tau-b after the missing items are appended to each list: float64 (n,) in [-1, 1].
 
-    The items that only one list has are appended to the other list. There they are tied. The
-    universe has only the u = a + b - z items of both lists. K0 is defined in `count_misordered`::
+    Items of only one list are appended to the other list, with a tie between them. The universe has
+    only the u = a + b - z items of both lists. a and b are the lengths of the lists, and z is the
+    number of common items. K0 is defined in `count_misordered`::
 
         tau = (C(u,2) - C(a-z,2) - C(b-z,2) - 2 K0)
             / sqrt((C(u,2) - C(a-z,2)) (C(u,2) - C(b-z,2)))
@@ -134,6 +137,7 @@ def appended_tau(alignment: Alignment) -> Floats:
     """
     a, b, z = _lengths(alignment)
     all_pairs = count_pairs(a + b - z)
+    # The pairs that are not tied after the items of one list are appended to the other list.
     untied_a = all_pairs - count_pairs(a - z)
     untied_b = all_pairs - count_pairs(b - z)
     surplus = untied_a + untied_b - all_pairs - 2 * count_misordered(alignment)
@@ -168,9 +172,8 @@ def kendall_tau(alignment: Alignment) -> Floats:
     if not find_tied(alignment).any():
         return divide(n0 - 2 * count_discordant(alignment), n0)
     n1, n2, n3, discordant = _count_tied(rank_tied(alignment, np.arange(len(n0))))
-    return divide(
-        n0 - n1 - n2 + n3 - 2 * discordant, np.sqrt((n0 - n1).astype(np.float64) * (n0 - n2))
-    )
+    norm = np.sqrt((n0 - n1).astype(np.float64) * (n0 - n2))
+    return divide(n0 - n1 - n2 + n3 - 2 * discordant, norm)
 
 
 def kendall_distance(alignment: Alignment) -> Floats:
@@ -203,27 +206,28 @@ def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
     keys = tied.sort()
     k = len(tied.baseline)
     z = tied.count
+    baseline = keys // (k + 1)
     candidate = keys % (k + 1)
-    return (
-        _count_runs(keys // (k + 1), z),
-        _count_runs(np.sort(candidate, axis=0), z),
-        _count_runs(keys, z),
-        count_inversions(candidate.astype(rank_dtype(k))).astype(np.int64),
-    )
+    n1 = _count_equal_pairs(baseline, z)
+    n2 = _count_equal_pairs(np.sort(candidate, axis=0), z)
+    n3 = _count_equal_pairs(keys, z)
+    discordant = count_inversions(candidate.astype(rank_dtype(k))).astype(np.int64)
+    return n1, n2, n3, discordant
 
 
-def _count_runs(ordered: Integers, count: Integers) -> Integers:
+def _count_equal_pairs(ordered: Integers, count: Integers) -> Integers:
     """The number of pairs of equal values among the first ``count`` values of each sorted column.
 
     Equal values are neighbours, because the columns are sorted. Each value forms a pair with each
     earlier value that equals it.
     """
     index = np.arange(len(ordered))[:, None]
-    starts = np.zeros(ordered.shape, dtype=np.int64)
-    np.multiply(index[1:], ordered[1:] != ordered[:-1], out=starts[1:])
-    earlier = index - np.maximum.accumulate(starts, axis=0)
-    equal: Integers = np.where(index < count, earlier, 0).sum(axis=0)
-    return equal
+    # The index of each value that differs from the value before it, and otherwise 0.
+    first_index = np.zeros(ordered.shape, dtype=np.int64)
+    np.multiply(index[1:], ordered[1:] != ordered[:-1], out=first_index[1:])
+    equal_before = index - np.maximum.accumulate(first_index, axis=0)
+    pairs: Integers = np.where(index < count, equal_before, 0).sum(axis=0)
+    return pairs
 
 
 def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
@@ -247,9 +251,8 @@ def topk_kendall(alignment: Alignment, penalty: float) -> Floats:
     K^(p).
     """
     a, b, z = _lengths(alignment)
-    distance: Floats = count_misordered(alignment) + float(penalty) * (
-        count_pairs(a - z) + count_pairs(b - z)
-    )
+    penalized_pairs = count_pairs(a - z) + count_pairs(b - z)
+    distance: Floats = count_misordered(alignment) + float(penalty) * penalized_pairs
     distance[alignment.short == 0] = np.nan
     return distance
 
@@ -263,8 +266,7 @@ def topk_kendall_normalized(alignment: Alignment, penalty: float) -> Floats:
     1.
     """
     a, b, _ = _lengths(alignment)
-    share = divide(
-        topk_kendall(alignment, penalty), a * b + penalty * (count_pairs(a) + count_pairs(b))
-    )
+    most = a * b + penalty * (count_pairs(a) + count_pairs(b))
+    share = divide(topk_kendall(alignment, penalty), most)
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
     return share

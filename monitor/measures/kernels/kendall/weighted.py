@@ -81,11 +81,11 @@ def weighted_tau_of_ties(tied: Tied) -> Floats:
 
     tau is W / sqrt(W1 W2). W is the weight of the pairs in the same order minus the weight of the
     pairs in opposite order. A pair that is tied in a list has neither order. W1 is the weight of
-    the pairs that are not tied in the baseline's list. W2 is the same for the candidate's list. The
-    weight of a pair depends on the ranks of its items. tau is computed once with the ranks in the
-    baseline's list, and once with the ranks in the candidate's list. The result is the mean. Items
-    that are tied in one list are ranked by the other list. If all common items are tied in a list,
-    the result is NaN.
+    the pairs that are not tied in the baseline's list. W2 is the weight of the pairs that are not
+    tied in the candidate's list. The weight of a pair depends on the ranks of the two items. tau is
+    computed with the ranks in the baseline's list, and with the ranks in the candidate's list. The
+    result is the mean of both. Items that are tied in one list are ranked by the other list. If all
+    common items are tied in a list, the result is NaN.
     """
     # Items that are tied in both lists have equal places. So their order does not matter.
     mean: Floats = (_tau_one_way(tied) + _tau_one_way(tied.exchange())) / 2
@@ -103,10 +103,13 @@ def _tau_one_way(tied: Tied) -> Floats:
     ours = keys // (k + 1)
     theirs = keys % (k + 1)
     weights = np.where(np.arange(k)[:, None] < z, 1.0 / np.arange(1, k + 1)[:, None], 0.0)
+    # For each item, the number of items with which it is not tied.
     untied_ours = z - _count_equal(ours)
     untied_theirs = z - _count_equal(theirs)
-    untied = untied_ours + untied_theirs - (z - _count_equal(_number_runs(keys)))
-    surplus = untied - 2 * _count_opposite(theirs)
+    untied_in_any = z - _count_equal(_number_runs(keys))
+    untied_in_both = untied_ours + untied_theirs - untied_in_any
+    # The number of pairs in the same order, minus the number of pairs in opposite order.
+    surplus = untied_in_both - 2 * _count_opposite(theirs)
     norm = sum_ranks(weights * untied_ours) * sum_ranks(weights * untied_theirs)
     return divide(sum_ranks(weights * surplus), np.sqrt(norm))
 
@@ -114,13 +117,14 @@ def _tau_one_way(tied: Tied) -> Floats:
 def _count_opposite(ranks: Integers) -> Integers:
     """For each item, the number of items with which it forms a pair in opposite order."""
     narrow = ranks.astype(rank_dtype(len(ranks)))
-    behind = count_earlier_larger(len(ranks) - narrow[::-1])[::-1]
-    opposite: Integers = count_earlier_larger(narrow).astype(np.int64) + behind
+    earlier_larger = count_earlier_larger(narrow).astype(np.int64)
+    later_smaller = count_earlier_larger(len(ranks) - narrow[::-1])[::-1]
+    opposite: Integers = earlier_larger + later_smaller
     return opposite
 
 
 def _count_equal(ranks: Integers) -> Integers:
-    """For each value, how many values of its column are equal to it, including itself.
+    """For each value, how often the value occurs in its column.
 
     Values are from 0 to k.
     """
@@ -177,7 +181,7 @@ def tau_ap(alignment: Alignment) -> Floats:
 
     Identical lists score 1 and reversed lists score -1. Fewer than two common items give NaN. The
     metric is NOT symmetric, because errors at the top of the candidate's list cost most.
-    `tau_ap_symmetric` is the mean of both directions. Ties are ignored. The cost is that of
+    `tau_ap_symmetric` is the mean of both directions. Ties are ignored. The cost is the same as for
     `weighted_tau`.
     Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information
     retrieval (SIGIR 2008).
@@ -193,10 +197,8 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
     Fewer than two common items give NaN.
     """
     shared = rank_shared(alignment)
-    backwards = _to_correlation(
-        _share_ahead(_count_ahead_in_both(alignment), shared.baseline), shared
-    )
-    mean: Floats = (tau_ap(alignment) + backwards) / 2
+    shares = _share_ahead(_count_ahead_in_both(alignment), shared.baseline)
+    mean: Floats = (tau_ap(alignment) + _to_correlation(shares, shared)) / 2
     return mean
 
 
@@ -211,9 +213,11 @@ def _count_ahead_in_both(alignment: Alignment) -> Integers:
 
 
 def _share_ahead(ahead: Integers, rank: Integers) -> Floats:
+    """The share of the items above an item that are above it in both lists. Ranks start at 0."""
     return ahead / np.maximum(rank, 1)
 
 
 def _to_correlation(shares: Floats, shared: Shared) -> Floats:
+    """The mean of the shares of all common items but the first, scaled to [-1, 1]."""
     tau: Floats = 2.0 * divide(sum_ranks(shares), shared.count - 1) - 1.0
     return tau

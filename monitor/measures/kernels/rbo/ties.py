@@ -67,8 +67,8 @@ def rbo_b(alignment: Alignment, p: float) -> Floats:
 class _Arm:
     """The tied groups of one arm's lists at each depth: (k, n)."""
 
-    before: _Counts  # the number of items in groups that end before the depth
-    through: _Counts  # the number of items in groups that begin at or before the depth
+    ended: _Counts  # the number of items in groups that end before the depth
+    begun: _Counts  # the number of items in groups that begin at or before the depth
     share: Floats  # the share of each item of the depth's group that is in the top
     length: Codes
 
@@ -117,12 +117,14 @@ def _extrapolate(
     ours = _make_arm(depth, *our_bounds, alignment.baseline_lengths, is_shared=is_shared)
     theirs = _make_arm(depth, *their_bounds, alignment.candidate_lengths, is_shared=is_shared)
     size = norm(depth, ours, theirs)
-    overlap = _overlap(common, ours, theirs)
+    overlap = _expect_overlap(common, ours, theirs)
     if not alignment.is_full:
-        at_end = _take_depths(overlap / size, alignment.short)
-        overlap += at_end * _unseen_overlap(depth, ours, theirs, common, common.ended_in_baseline)
-        overlap += at_end * _unseen_overlap(depth, theirs, ours, common, common.ended_in_candidate)
-    return _sum_by_depth(alignment, p, np.minimum(overlap / size, 1.0))
+        agreement = _take_depths(overlap / size, alignment.short)
+        for_ours = _unseen_overlap(depth, ours, theirs, common, common.ended_in_baseline)
+        for_theirs = _unseen_overlap(depth, theirs, ours, common, common.ended_in_candidate)
+        overlap += agreement * for_ours
+        overlap += agreement * for_theirs
+    return _sum_agreements(alignment, p, np.minimum(overlap / size, 1.0))
 
 
 def _find_groups(scores: Floats) -> tuple[_Counts, _Counts]:
@@ -144,13 +146,14 @@ def _make_arm(
     *,
     is_shared: bool,
 ) -> _Arm:
+    """The tied groups of one arm's lists. If ``is_shared``, tied items share one rank."""
     if is_shared:
         share = np.ones(start.shape)
     else:
         share = (depth - start) / (end - start)
     return _Arm(
-        before=np.minimum(start, length),
-        through=np.minimum(end, length),
+        ended=np.minimum(start, length),
+        begun=np.minimum(end, length),
         share=share,
         length=length,
     )
@@ -161,15 +164,16 @@ def _count_common(
     ours: tuple[_Counts, _Counts],
     theirs: tuple[_Counts, _Counts],
 ) -> _Common:
+    """Count the common items. ``ours`` and ``theirs`` are results of `_find_groups`."""
     k, n = alignment.positions.shape
-    here = np.flatnonzero(alignment.positions < k)
-    user = here % max(n, 1)
-    there = alignment.positions.ravel()[here].astype(np.intp) * n + user
-    start, end = (bound.ravel()[here] for bound in ours)
-    other_start, other_end = (bound.ravel()[there] for bound in theirs)
+    our_cells = np.flatnonzero(alignment.positions < k)
+    user = our_cells % max(n, 1)
+    their_cells = alignment.positions.ravel()[our_cells].astype(np.intp) * n + user
+    start, end = (bound.ravel()[our_cells] for bound in ours)
+    other_start, other_end = (bound.ravel()[their_cells] for bound in theirs)
 
     def count(first: _Counts) -> _Counts:
-        """How many items are counted at each depth. Each is counted from depth ``first`` down."""
+        """How many items are counted at each depth. An item is counted from depth ``first`` on."""
         cells = first.astype(np.intp) * n + user
         counts = np.bincount(cells, minlength=(k + 1) * n).reshape(k + 1, n)
         return counts[:k].cumsum(axis=0, dtype=np.int32)
@@ -182,12 +186,17 @@ def _count_common(
     )
 
 
-def _overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
-    entering_ours = ours.share * (common.ended_in_candidate - common.ended)
-    entering_theirs = theirs.share * (common.ended_in_baseline - common.ended)
+def _expect_overlap(common: _Common, ours: _Arm, theirs: _Arm) -> Floats:
+    """The expected number of common items in the top of both lists at each depth: (k, n)."""
+    # Items whose tied group has begun, but has not ended: only in our list, only in their list, and
+    # in both lists.
+    open_in_ours = common.ended_in_candidate - common.ended
+    open_in_theirs = common.ended_in_baseline - common.ended
     both = common.begun - common.ended_in_baseline - common.ended_in_candidate + common.ended
     overlap: Floats = (
-        common.ended + (entering_ours + entering_theirs) + (ours.share * theirs.share) * both
+        common.ended
+        + (ours.share * open_in_ours + theirs.share * open_in_theirs)
+        + (ours.share * theirs.share) * both
     )
     return overlap
 
@@ -206,47 +215,51 @@ def _unseen_overlap(
     shorter list.
     """
     is_empty = (depth > shorter.length) & (depth <= longer.length)
-    ended = longer.before - common.ended
-    candidates = longer.through - begun
-    weight = ended + longer.share * (candidates - ended)
-    mean = np.divide(weight, candidates, out=np.zeros(weight.shape), where=is_empty)
-    unseen: Floats = (depth - shorter.length) * mean
-    return unseen
+    # The items of ``longer`` that are not common, and the sum of their shares.
+    ended = longer.ended - common.ended
+    unseen = longer.begun - begun
+    total_share = ended + longer.share * (unseen - ended)
+    mean_share = np.divide(total_share, unseen, out=np.zeros(total_share.shape), where=is_empty)
+    overlap: Floats = (depth - shorter.length) * mean_share
+    return overlap
 
 
 def _take_depths(values: Floats, depths: Codes) -> Floats:
     """The value of each user at the user's depth: (n,). It is 0 at depth 0."""
-    at = np.take_along_axis(values, np.maximum(depths, 1)[None].astype(np.intp) - 1, axis=0)[0]
-    return np.where(depths > 0, at, 0.0)
+    rows = np.maximum(depths, 1).astype(np.intp) - 1
+    taken = np.take_along_axis(values, rows[None], axis=0)[0]
+    return np.where(depths > 0, taken, 0.0)
 
 
-def _sum_by_depth(alignment: Alignment, p: float, agreement: Floats) -> Floats:
-    # Weights are differences of multiples of 2**-52. So their sum is exactly 1. Unlike sum, cumsum
-    # adds rank after rank for any number of users, so the bits do not depend on this number.
+def _sum_agreements(alignment: Alignment, p: float, agreement: Floats) -> Floats:
+    """RBO_ext from the agreement at each depth: float64 (n,)."""
+    # Weights are differences of multiples of 2**-52, so the sum of all weights is exactly 1. Unlike
+    # sum, cumsum adds rank after rank for any number of users, so the bits do not depend on this
+    # number.
     k = alignment.k
     long = alignment.long
     power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)
-    score: Floats = np.cumsum(weighted, axis=0)[-1] + _take_depths(agreement, long) * power.take(
-        long
-    )
+    below_lists = _take_depths(agreement, long) * power.take(long)
+    score: Floats = np.cumsum(weighted, axis=0)[-1] + below_lists
     score[alignment.short == 0] = 0.0
     score[long == 0] = np.nan
     return score
 
 
-def _size(depth: _Counts, arm: _Arm) -> Floats:
-    squares = arm.before + (arm.share * arm.share) * (arm.through - arm.before)
+def _sum_squares(depth: _Counts, arm: _Arm) -> Floats:
+    """The sum of the squared shares of all items, (k, n). It is the depth after the list's end."""
+    squares = arm.ended + (arm.share * arm.share) * (arm.begun - arm.ended)
     return np.where(depth > arm.length, depth, squares)
 
 
 def _mean_size(depth: _Counts, ours: _Arm, theirs: _Arm) -> Floats:
-    size: Floats = (_size(depth, ours) + _size(depth, theirs)) / 2
+    size: Floats = (_sum_squares(depth, ours) + _sum_squares(depth, theirs)) / 2
     return size
 
 
 def _geometric_size(depth: _Counts, ours: _Arm, theirs: _Arm) -> Floats:
-    size: Floats = np.sqrt(_size(depth, ours) * _size(depth, theirs))
+    size: Floats = np.sqrt(_sum_squares(depth, ours) * _sum_squares(depth, theirs))
     return size
 
 

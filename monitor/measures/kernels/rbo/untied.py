@@ -11,9 +11,9 @@ from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
 
 DEEPEST = 1_000_000
+"""The largest depth of `rbo_weight` and `rbo_persistence`."""
 _UNIT = 2.0**-52
-
-
+# Terms are rounded to multiples of this value before they are added. At most so many are added.
 _FINEST = 2.0**-62
 _LONGEST_SUM = 1 << 16
 _Counts = Integers
@@ -42,8 +42,9 @@ def rbo_weight(p: float, d: int) -> float:
         raise MetricError(f"p is {p!r}: give a number between 0 and 1, both excluded")
     _check_depth(d)
     rank = np.arange(1, d + 1)
-    below = (1 - p) / p * (-math.log1p(-p) - float((p**rank / rank).sum()))
-    return min(1.0, -math.expm1(d * math.log(p)) + d * max(0.0, below))
+    # The sum of h_e over all e > d.
+    h_below = (1 - p) / p * (-math.log1p(-p) - float((p**rank / rank).sum()))
+    return min(1.0, -math.expm1(d * math.log(p)) + d * max(0.0, h_below))
 
 
 @lru_cache(maxsize=32)
@@ -140,12 +141,12 @@ def rbo_res(alignment: Alignment, p: float) -> Floats:
     ``1 - rbo_weight(p, length)``. Disjoint lists score more. The metric is symmetric. The error is
     about k times 1e-16. Cost: O(1) for each pair.
     """
-    room = 1.0 - rbo_min(alignment, p)
+    most = 1.0 - rbo_min(alignment, p)
     common = alignment.common.astype(np.int64)
     short = alignment.short.astype(np.int64)
     long = alignment.long.astype(np.int64)
-    gain = _residual(_tables(p, alignment.k), short, long, common)
-    return np.minimum(gain, room, out=gain)
+    residual = _compute_residual(_tables(p, alignment.k), short, long, common)
+    return np.minimum(residual, most, out=residual)
 
 
 def rbo_max(alignment: Alignment, p: float) -> Floats:
@@ -164,7 +165,7 @@ def rbo_max(alignment: Alignment, p: float) -> Floats:
 def residual_by_common(p: float, k: int) -> Floats:
     """`rbo_res` of two lists of k items, for each number of common items: float64 (k + 1,)."""
     length = np.full(k + 1, k)
-    return _residual(_tables(p, k), length, length, np.arange(k + 1))
+    return _compute_residual(_tables(p, k), length, length, np.arange(k + 1))
 
 
 @immutable
@@ -179,13 +180,14 @@ class _Tables:
 
 @lru_cache(maxsize=32)
 def _tables(p: float, k: int) -> _Tables:
+    """The tables for lists of at most k items."""
     depth = np.arange(2 * k + 1)
     power = to_units(p ** depth.astype(np.float64))
     below = _sum_below(p, 2 * k)
     h = below[0] - below
-    seen = np.concatenate(([0.0], np.cumsum(below[:k])))
-    residue = 1.0 - (seen + power[: k + 1] - depth[: k + 1] * below[: k + 1])
-    return _Tables(power=power, h=h, below=below, residue=residue)
+    min_of_identical = np.concatenate(([0.0], np.cumsum(below[:k])))
+    max_of_identical = min_of_identical + power[: k + 1] - depth[: k + 1] * below[: k + 1]
+    return _Tables(power=power, h=h, below=below, residue=1.0 - max_of_identical)
 
 
 def _sum_below(p: float, deepest: int) -> Floats:
@@ -196,29 +198,32 @@ def _sum_below(p: float, deepest: int) -> Floats:
     # The terms are rounded to integers, and added until a term is 0. With floats, the total would
     # have a rounding error. Scores would then contain this error once for each common item, and
     # there can be a million.
-    vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _LONGEST_SUM)
-    depth = np.arange(1.0, max(deepest, vanished) + 1)
-    steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
-    seen = np.append(0, np.cumsum(steps))
-    total = seen[-1]
-    if steps[-1] != 0:
+    last_term = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _LONGEST_SUM)
+    depth = np.arange(1.0, max(deepest, last_term) + 1)
+    terms = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
+    sums = np.append(0, np.cumsum(terms))
+    total = sums[-1]
+    if terms[-1] != 0:
+        # Terms are missing, so the sum of all terms is computed by its formula.
         total = max(total, round((1 - p) * (-math.log1p(-p) / p) / _FINEST))
-    return to_units((total - seen[: deepest + 1]) * _FINEST)
+    return to_units((total - sums[: deepest + 1]) * _FINEST)
 
 
-def _residual(
+def _compute_residual(
     table: _Tables,
     short: _Counts,
     long: _Counts,
     common: _Counts,
 ) -> Floats:
+    """`rbo_res` by equation 30, from the lengths of both lists and the number of common items."""
     distinct = long + short - common
-    gain = table.power.take(distinct) - common * table.below.take(distinct)
+    residual = table.power.take(distinct) - common * table.below.take(distinct)
     for length in (short, long):
-        gain += table.power.take(length) - table.power.take(distinct)
-        gain -= length * (table.below.take(length) - table.below.take(distinct))
-    gain += np.where(common == short, table.residue.take(short), 0.0)
-    return np.maximum(gain, 0.0)
+        residual += table.power.take(length) - table.power.take(distinct)
+        residual -= length * (table.below.take(length) - table.below.take(distinct))
+    # The rounding error of identical lists is corrected.
+    residual += np.where(common == short, table.residue.take(short), 0.0)
+    return np.maximum(residual, 0.0)
 
 
 def rbo(alignment: Alignment, p: float) -> Floats:
@@ -241,10 +246,10 @@ def rbo(alignment: Alignment, p: float) -> Floats:
     # order.
     table = _weights(p, alignment.k)
     if alignment.is_full:
-        return alignment.sum_by_depth(table.even)
+        return alignment.sum_by_depth(table.full)
     short = alignment.short.astype(np.intp)
     long = alignment.long.astype(np.intp)
-    score = alignment.sum_by_depth(table.seen)
+    score = alignment.sum_by_depth(table.h_below)
     g_short = table.g.take(short)
     g_long = table.g.take(long)
     score += alignment.common * (g_long - table.h[-1])
@@ -260,8 +265,8 @@ class _Weights:
 
     g: Floats
     h: Floats
-    seen: Floats  # [m]: h[k] - h[m]
-    even: Floats  # [m]: g[k] - h[m], for pairs of two full lists
+    h_below: Floats  # [m]: h[k] - h[m]
+    full: Floats  # [m]: g[k] - h[m], for pairs of two lists of k items
     # [s]: 1 minus the computed score of identical lists of length s. This rounding error is
     # corrected at the first rank.
     residue: Floats
@@ -269,13 +274,14 @@ class _Weights:
 
 @lru_cache(maxsize=32)
 def _weights(p: float, k: int) -> _Weights:
+    """Compute the weights for lists of at most k items. `rbo` defines g and h."""
     depth = np.arange(1, k + 1)
     power = p ** (depth - 1.0)
     h = to_units(np.concatenate(([0.0], np.cumsum((1 - p) * power / depth))))
     g = h + to_units(np.concatenate(([0.0], p * power / depth)))
-    seen = h[-1] - h[:-1]
-    identical = np.cumsum(seen) + depth * (g[1:] - h[-1])
-    residue = np.concatenate(([0.0], 1 - identical))
-    even = g[-1] - h[:-1]
-    even[0] += residue[-1]
-    return _Weights(g=g, h=h, seen=seen, even=even, residue=residue)
+    h_below = h[-1] - h[:-1]
+    score_of_identical = np.cumsum(h_below) + depth * (g[1:] - h[-1])
+    residue = np.concatenate(([0.0], 1 - score_of_identical))
+    full = g[-1] - h[:-1]
+    full[0] += residue[-1]
+    return _Weights(g=g, h=h, h_below=h_below, full=full, residue=residue)
