@@ -118,6 +118,7 @@ class RetentionOptions(Options):
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """The instants before which each kind of data is deleted."""
+        # `lists` and `summaries` are None if the file does not set them.
         ages = {
             DataKind.SCORES: self.scores,
             DataKind.LISTS: self.lists or self.scores,

@@ -21,7 +21,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from monitor.model.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
-from monitor.web.documentation import ABSENT, Documentation
+from monitor.web.documentation import ABSENT_MESSAGE, Documentation
 from monitor.web.forms import (
     FAILURE,
     FORM_RESULTS,
@@ -176,7 +176,7 @@ def create_app(
 
 
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
-    """Return the data of the page for this request, an object of the type ``page.shows``."""
+    """Return the data of the page for this request, an object of the type ``page.data_type``."""
     parameters = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
     return page.read(site, PageRequest(path=request.path_params, chosen=parameters))
 
@@ -259,7 +259,7 @@ def _form_endpoint(
 
 
 def _answer_json(page: Page, site: Site, request: Request) -> Response:
-    body = _adapter(page.shows).dump_json(_read_page(page, site, request))
+    body = _adapter(page.data_type).dump_json(_read_page(page, site, request))
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 
 
@@ -280,8 +280,8 @@ def _error_page(site: Site, status: int, title: str, reason: str) -> Response:
 
 
 @cache
-def _adapter(shows: type) -> TypeAdapter[Any]:
-    return TypeAdapter(shows)
+def _adapter(data_type: type) -> TypeAdapter[Any]:
+    return TypeAdapter(data_type)
 
 
 @cache
@@ -290,11 +290,11 @@ def describe_api() -> dict[str, Any]:
     paths: dict[str, Any] = {GATE: describe_gate()}
     schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
-        schema = _adapter(page.shows).json_schema(
+        schema = _adapter(page.data_type).json_schema(
             mode="serialization", ref_template="#/components/schemas/{model}"
         )
         schemas |= schema.pop("$defs", {})
-        schemas[page.shows.__name__] = schema
+        schemas[page.data_type.__name__] = schema
         paths[page.api] = {"get": _describe_page(page)}
     info = {"title": "rankwatch", "version": "1", "description": "The data of the pages as JSON."}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
@@ -305,7 +305,7 @@ def _describe_page(page: Page) -> dict[str, Any]:
     path_names = re.findall("{([a-z]+)}", page.api)
     parameters = [*map(describe_path, path_names), *describe_query(page.query)]
     content = {
-        "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
+        "application/json": {"schema": {"$ref": f"#/components/schemas/{page.data_type.__name__}"}}
     }
     return {
         # The first line of the docstring says what the page has.
@@ -341,7 +341,7 @@ def _answer_document(site: Site, documentation: Documentation, request: Request)
         if documentation.is_built:
             reason = f"There is no such page. Start at {site.prefix}/docs/."
         else:
-            reason = ABSENT
+            reason = ABSENT_MESSAGE
         return _error_page(site, 404, "no documentation here", reason)
     headers = {**_HTML, **_DOCUMENT, "ETag": file.tag}
     if file.tag in request.headers.get("if-none-match", ""):

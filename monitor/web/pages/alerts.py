@@ -301,7 +301,7 @@ def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tup
     held = []
     for start in starts:
         # The reason is None if the alert is in no maintenance window.
-        reason = policy.in_maintenance(start, now)
+        reason = policy.find_maintenance(start, now)
         if policy.is_muted(start):
             reason = "dry run"
         if reason:

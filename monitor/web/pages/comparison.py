@@ -26,7 +26,7 @@ from monitor.web.pages.overview import (
     ComparisonRow,
     ComparisonState,
     Firing,
-    find_rule_on_drop,
+    find_drop_alert,
     list_firing,
     read_overview_page,
     state_of,
@@ -245,7 +245,7 @@ def _choose_series(
         metric = default_metric
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
     blamed = _blamed_segment(explanation, segments)
-    alert_of_drop = find_rule_on_drop(configured, metric)
+    alert_of_drop = find_drop_alert(configured, metric)
     segment = query.chosen.get("segment")
     if segment not in segments:
         segment = _default_segment(alert_of_drop, blamed, _states_of(latest))
@@ -274,7 +274,7 @@ def _read_course(
     pages = site.store.pages
     points = pages.series(
         SeriesKey(name, metric, segment),
-        alert=find_rule_on_drop(configured, metric),
+        alert=find_drop_alert(configured, metric),
         since=since,
         until=until,
         max_points=MOST_CHART_POINTS,

@@ -125,7 +125,7 @@ def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) ->
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     """Return the row of a comparison in the table of the overview, without ``age_s``."""
     metric = latest.leading_metric
-    alert = find_rule_on_drop(configured, metric)
+    alert = find_drop_alert(configured, metric)
     similarity = None
     for summary in latest.summaries:
         if summary.segment == ALL and summary.metric == metric:
@@ -209,7 +209,7 @@ def state_of(latest: LatestRun) -> ComparisonState:
     return ComparisonState.QUIET
 
 
-def find_rule_on_drop(configured: Comparison | None, metric: str | None) -> str | None:
+def find_drop_alert(configured: Comparison | None, metric: str | None) -> str | None:
     """Return the alert's name of the first rule with ``learned: drop`` on the metric's mean.
 
     Returns None if there is no such rule, or if the comparison is not configured any more.
