@@ -236,7 +236,7 @@ class CertificateStore:
         """
         stamp = self._read_stamp()
         if stamp == self._loaded_stamp:
-            # Refused files may have been replaced by the files that are in use.
+            # If new files were refused, somebody has put the old files back since then.
             self._failed_stamp = self.refusal = None
             return
         try:
