@@ -36,7 +36,7 @@ _BOTH_LISTS_MESSAGE = (
     "compares both arms' lists of a user, but with unpaired each user has lists of one arm only"
 )
 # Each row has a field, the fields that it excludes, and the message about an excluded field.
-_EXCLUDED = (
+_EXCLUDED_KEYS = (
     ("learned", ("below", "above", "resolve_above", "resolve_below"), _LEARNED_MESSAGE),
     ("below", ("above",), "give either below or above, not both"),
     ("below", ("resolve_below",), "does not go with below: write resolve_above"),
@@ -112,7 +112,7 @@ def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 def _check_excluded_keys(rule: Partial) -> Iterator[Problem]:
     """Report keys that another key of the rule excludes, each key once."""
     messages: dict[str, str] = {}
-    for field, excluded_fields, message in _EXCLUDED:
+    for field, excluded_fields, message in _EXCLUDED_KEYS:
         for excluded in excluded_fields:
             if rule.has(field) and rule.has(excluded):
                 messages.setdefault(excluded, message)
@@ -150,8 +150,8 @@ def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem
     if judged.derived_metric in GAPS and rule.has("statistic"):
         yield problem_of(
             "statistic",
-            f"does not go with {judged.derived_metric}, which has one value for all users: remove this "
-            "key",
+            f"does not go with {judged.derived_metric}, which has one value for all users: remove "
+            "this key",
         )
     metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:

@@ -29,7 +29,7 @@ from monitor.settings.schedule import Schedule, schedule_of
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
 
-_HASHED = (
+_HASHED_KEYS = (
     "k",
     "baseline",
     "candidate",
@@ -209,10 +209,10 @@ def config_hash(options: ComparisonOptions) -> str:
     The hash also ignores folders: the common folder of the arms' files, and the folder of each
     other file. So it stays the same if the files of both arms are moved together.
     """
-    arm_settings: dict[str, Any] = {}  # they share a folder, so they are made relative together
+    arm_settings: dict[str, Any] = {}  # their paths lose the same folder
     metrics = map(parse, options.metrics)
     other_settings: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
-    for name in _HASHED:
+    for name in _HASHED_KEYS:
         value = getattr(options, name)
         if value is None:
             continue

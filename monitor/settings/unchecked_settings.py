@@ -94,7 +94,7 @@ def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> in
         for path_in_entry, name in names_in(entry):
             if name == comparison:
                 is_one_of_several = path_in_entry[0] == "candidates"
-                path = (setting,)
+                path: KeyPath = (setting,)
                 if setting == "candidate" and is_one_of_several:
                     path = path_in_entry  # of the key KEY in ``candidates``
                 return document.line(("comparisons", index, *path))

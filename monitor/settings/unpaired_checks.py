@@ -7,7 +7,15 @@ from math import isclose
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import Partial, Problem, problem_of, problems_within
 
-_PAIRED = ("baseline", "candidate", "candidates", "pairs", "users", "noise_floor", "relevance")
+_KEYS_OF_PAIRED_COMPARISONS = (
+    "baseline",
+    "candidate",
+    "candidates",
+    "pairs",
+    "users",
+    "noise_floor",
+    "relevance",
+)
 _ONE_LOG_MESSAGE = (
     "does not go with unpaired, in which one log has the lists of both arms, and each user gets "
     "those of one arm: remove this key"
@@ -23,7 +31,7 @@ _ALL_USERS_MESSAGE = (
 
 def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
     """Yield the problems of an unpaired comparison. The key paths start at the comparison."""
-    for key in _PAIRED:
+    for key in _KEYS_OF_PAIRED_COMPARISONS:
         if comparison.has(key):
             yield problem_of(key, _ONE_LOG_MESSAGE)
     if comparison.unpaired is not None:

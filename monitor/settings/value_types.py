@@ -35,8 +35,8 @@ NAME_MESSAGE = "must be 1 to 63 letters, digits, _, . or -, beginning with a let
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
-_SHORTEST = timedelta(seconds=5)
-_LONGEST = timedelta(minutes=5)
+_SHORTEST_LEASE = timedelta(seconds=5)
+_LONGEST_LEASE = timedelta(minutes=5)
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998  # slots are only in these years
 _YES = frozenset({"true", "yes", "on"})
 _NO = frozenset({"false", "no", "off"})
@@ -214,7 +214,7 @@ PublicUrl = Annotated[
 
 
 def _is_lease_time(lasts: timedelta) -> bool:
-    return _SHORTEST <= lasts <= _LONGEST
+    return _SHORTEST_LEASE <= lasts <= _LONGEST_LEASE
 
 
 LeaseTime = Annotated[Duration, must(_is_lease_time, "must be from 5s to 5m")]

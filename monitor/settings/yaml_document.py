@@ -19,7 +19,7 @@ from yaml.composer import Composer
 from monitor.boundary.options.problems import KeyPath, PlacedMapping, Problem
 from monitor.model.errors import ConfigError
 
-_REFERENCE = re.compile(
+_VARIABLE_REFERENCE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
 )
 
@@ -35,7 +35,7 @@ _FLOAT = re.compile(
 # Characters that are not allowed. They come from escapes, or from a variable that is not UTF-8.
 _FORBIDDEN_CHARACTERS = re.compile("[\0\ud800-\udfff]")
 _FORBIDDEN_MESSAGE = 'contains "\\0" or half of a character: remove it'
-_TAGS = frozenset(
+_ALLOWED_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
 _STRING_TAG = "tag:yaml.org,2002:str"
@@ -53,8 +53,8 @@ _SYNTAX_ADVICE = {
     "expected a single document": "a second document begins here; remove it, because only one is "
     "read",
 }
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
+_QUOTE = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HARMLESS_QUOTE = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
 _DIFFERS_IN_LIBYAML = re.compile(r"[\t!]")  # tabs and tags
 _TAGS_BY_PARSER = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
 
@@ -87,14 +87,14 @@ def _expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[
         values.append(value)
         return value
 
-    return _REFERENCE.sub(replace, text), values
+    return _VARIABLE_REFERENCE.sub(replace, text), values
 
 
 def _expand_variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    """Return the value of the variable in this match of `_REFERENCE`, such as ``${NAME:-default}``.
+    """Return the value of the variable in a match of `_VARIABLE_REFERENCE`.
 
-    The default is used if the variable is empty or not set. Raises ValueError if the variable is
-    not set and has no default, or if the reference is incomplete.
+    In ``${NAME:-default}``, the default is used if the variable is empty or not set. Raises
+    ValueError if the variable is not set and has no default, or if the reference is incomplete.
     """
     name = match["name"]
     default = match["default"]
@@ -199,11 +199,11 @@ def _describe_syntax_error(error: yaml.MarkedYAMLError) -> str:
     for yaml_words, advice in _SYNTAX_ADVICE.items():
         if yaml_words in problem:
             return f"not valid YAML: {advice}"
-    return f"not valid YAML: {_QUOTED.sub(_hide_quote, problem)}"
+    return f"not valid YAML: {_QUOTE.sub(_hide_quote, problem)}"
 
 
 def _hide_quote(match: re.Match[str]) -> str:
-    return match[0] if _HARMLESS.fullmatch(match[0]) else "..."
+    return match[0] if _HARMLESS_QUOTE.fullmatch(match[0]) else "..."
 
 
 class _Builder:
@@ -223,7 +223,7 @@ class _Builder:
         """
         self._count_against_limit(node)
         self.document.lines[path] = line
-        if node.tag not in _TAGS and not _has_tag_by_parser(node):
+        if node.tag not in _ALLOWED_TAGS and not _has_tag_by_parser(node):
             self._report(
                 path, line, "a tag is not allowed here; put a value that begins with ! in quotes"
             )

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from monitor.model.immutable import immutable
 from monitor.web.access import Access
 
-_GOODBYE_S = 5.0
+_TLS_SHUTDOWN_S = 5.0
 CONNECTION = "rankwatch.connection"
 """The state of each request has its `Connection` under this key."""
 
@@ -71,8 +71,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         **options: Any,  # noqa: ANN401 - uvicorn's
     ) -> None:
-        # A weak reference avoids a reference cycle, so the memory is freed as soon as the connection
-        # ends.
+        # A weak reference avoids a cycle, so the memory is freed as soon as the connection ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
         self._born = self.loop.time()
@@ -198,7 +197,7 @@ class Connection(H11Protocol):
                     context,
                     server_side=True,
                     ssl_handshake_timeout=self._front.limits.handshake_s,
-                    ssl_shutdown_timeout=_GOODBYE_S,
+                    ssl_shutdown_timeout=_TLS_SHUTDOWN_S,
                 )
         if (
             encrypted is None

@@ -155,8 +155,8 @@ def execute_form(site: Site, form: Form) -> str:
     if action == "silence":
         return _store_silence(site, form, signature)
     if action in ("acknowledge", "resolve"):
-        changes = change_firing(alerts, is_of_incident, signature, ends=action == "resolve")
-        is_done = bool(changes)
+        transitions = change_firing(alerts, is_of_incident, signature, ends=action == "resolve")
+        is_done = bool(transitions)
     elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
         is_done = alerts.expire_silence(int(silence_id), now=now)
     else:

@@ -52,7 +52,7 @@ CLIENT_NAME = "rankwatch.user"
 
 The name is None if clients need not authenticate. Then the client may change nothing.
 """
-_WRONG_HOST = (
+_WRONG_HOST_MESSAGE = (
     "this server does not accept the name in the header Host: use its IP address, localhost, "
     "or the name in listen or external_url; or require passwords in web_config_file"
 )
@@ -240,7 +240,7 @@ class RequestGuard:
             scope[IS_AUTHENTICATED] = False
         if PATHS_FOR_ANY_HOST.fullmatch(scope["path"]):
             return None
-        return plain_answer(421, _WRONG_HOST)
+        return plain_answer(421, _WRONG_HOST_MESSAGE)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         """Find out who the client is. Sets `IS_AUTHENTICATED` and `CLIENT_NAME`, and returns None.

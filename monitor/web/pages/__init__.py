@@ -25,8 +25,8 @@ from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 class Page:
     """One page: its path, the function that reads its data, and its template.
 
-    ``data_type`` is the type of the data. ``query`` describes the parameters. ``menu`` is the text of
-    the page's link in the header of all pages.
+    ``data_type`` is the type of the data. ``query`` describes the parameters. ``menu`` is the text
+    of the page's link in the header of all pages.
     """
 
     path: str

@@ -123,7 +123,7 @@ class AlertPage:
 
     details: Incident
     transitions: tuple[Transition, ...]
-    attempts: tuple[ReceiverAnswer, ...]
+    attempts: tuple[ReceiverAnswer, ...]  # what receivers answered, or why nothing was sent
     messages: tuple[SentMessage, ...]
     silences: tuple[Silence, ...]  # silences that match an alert of the incident, now or later
     # The alerts that the configuration does not send now, each with the reason.

@@ -17,7 +17,7 @@ from monitor.web.pages.site import CachedRow, PageRequest, Site, Status
 
 _MOST_FIRING = 4
 _SEVERITIES = list(Severity)
-_DELIVERIES = 50
+_MOST_DELIVERIES = 50
 
 
 class ComparisonState(StrEnum):
@@ -262,5 +262,7 @@ def read_daemon_page(site: Site, _: PageRequest) -> DaemonPage:
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
         records=outbox.receiver_health(),
-        deliveries=outbox.deliveries(receiver=None, given_up_limit=_DELIVERIES, limit=_DELIVERIES),
+        deliveries=outbox.deliveries(
+            receiver=None, given_up_limit=_MOST_DELIVERIES, limit=_MOST_DELIVERIES
+        ),
     )
