@@ -69,7 +69,7 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
         ChangeFeature.FIRST_MOVED: lists.place_of_first,
         ChangeFeature.FIRST_GONE: ~(lists.present == lists.former[:, :1]).any(axis=1),
         ChangeFeature.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
-        ChangeFeature.ITEM_MOVED: lists.has_most_moved,
+        ChangeFeature.ITEM_MOVED: lists.follows_most_moved,
         ChangeFeature.UNCHANGED: is_unchanged,
         ChangeFeature.SHARED: is_shared,
     }

@@ -10,7 +10,7 @@ from monitor.model.rankings import Arm
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
 )
-from monitor.statistics.attribution.changed_items import keep_other_items
+from monitor.statistics.attribution.changed_items import are_other_items_kept
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
@@ -50,7 +50,7 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
         places = _find_places(with_front, without_front)
         front_items = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * front_items
-        keeps_others = keep_other_items(scene, changes, arm, affected, front_items)
+        keeps_others = are_other_items_kept(scene, changes, arm, affected, front_items)
         if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
             has_moved_up = feature is ChangeFeature.FIRST_GONE
             detail = {"places": float(front_items), "up": float(has_moved_up)}
