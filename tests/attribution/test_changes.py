@@ -27,7 +27,7 @@ from monitor.statistics.attribution.change_features import (
     ChangeFeature,
     bin_lists,
     find_outlying_bins,
-    least_share,
+    least_affected_share,
 )
 from monitor.statistics.attribution.changes import (
     ALL_CHANGES,
@@ -486,7 +486,7 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are
     assert found is not None
     assert found.least == 6
     assert found.usual == 0.0
-    assert (found.affected_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
+    assert (found.affected_share, least_affected_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
         assert find_outlying_bins(nothing, USUAL) is None
 
