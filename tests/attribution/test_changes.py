@@ -484,8 +484,8 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are
     now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
     found = find_outlying_bins(now, USUAL)
     assert found is not None
-    assert found.least == 6
-    assert found.usual == 0.0
+    assert found.lowest_bin == 6
+    assert found.greatest_normal_share == 0.0
     assert (found.affected_share, least_affected_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
         assert find_outlying_bins(nothing, USUAL) is None

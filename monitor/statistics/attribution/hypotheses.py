@@ -111,8 +111,8 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     by_total = find_by_feature(scene, arm, ChangeFeature.TOTAL, kind)
     if by_total is not None:
         return by_total
-    # `find_fault` estimates the share of affected users from the bins of the hypothesis' feature. By
-    # `ChangeFeature.REPLACED`, users with few new items would not count as affected.
+    # `find_fault` estimates the share of affected users from the bins of the feature. With the
+    # feature `REPLACED`, users with few new items would not count as affected.
     return replace(by_new_items, feature=ChangeFeature.TOTAL)
 
 

@@ -52,8 +52,8 @@ class Walk:
     """The way from the pairs ``before`` to the pairs ``after``, in five steps.
 
     If a list changes, its score changes. A walk shows how much of this is due to replaced items, to
-    the order, and to the length. Only the candidate's lists change. Each step makes one kind of
-    change, and the score that is lost in the step is the cost of this change.
+    another order, and to another length. For this, the candidate's list is changed step by step.
+    The score that is lost in a step is the cost of this step.
 
     For example, the candidate's list of a user changes from A B C D E to X C A D. The score is the
     average overlap with the baseline's list A B C D E::

@@ -120,8 +120,8 @@ def _find_places(lists: Codes, other_lists: Codes) -> Integers:
     step = max(1, len(lists) // _SAMPLE)
     lists, other_lists = lists[::step], other_lists[::step]
     places = np.full(lists.shape, -1)
-    for rank in range(lists.shape[1]):
-        items = lists[:, rank, np.newaxis]
+    for place in range(lists.shape[1]):
+        items = lists[:, place, np.newaxis]
         is_equal = (other_lists == items) & (items >= 0)
-        places[:, rank] = np.where(is_equal.any(axis=1), is_equal.argmax(axis=1), -1)
+        places[:, place] = np.where(is_equal.any(axis=1), is_equal.argmax(axis=1), -1)
     return places
