@@ -43,9 +43,7 @@ class ChangeFeature(StrEnum):
     FIRST_MOVED = "first_moved"  # place of the former first item, if it is among the first three
     FIRST_GONE = "first_gone"  # the former first item is not in the list any more
     FIRST_NEW = "first_new"  # the first item was not in the former list
-    ITEM_MOVED = (
-        "item_moved"  # the item that most lists gained, or lost, was gained or lost here too
-    )
+    ITEM_MOVED = "item_moved"  # the list follows the most moved item, see `OwnLists`
     UNCHANGED = "unchanged"  # the list is unchanged
     SHARED = "shared"  # many users have the list
     # These three compare the lists of both arms. They are stored as features of the candidate.
@@ -57,8 +55,8 @@ class ChangeFeature(StrEnum):
 def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integers]:
     """Return each user's bin for each feature that compares lists of one arm, integers (n,).
 
-    Bins are counted from 0. The bin is -1 if the user cannot be judged, for example because a list is empty.
-    ``is_unchanged`` marks the users with unchanged lists.
+    Bins are counted from 0. The bin is -1 if the user cannot be judged, for example because a list
+    is empty. ``is_unchanged`` marks the users with unchanged lists.
     """
     is_known = ~np.isnan(lists.kept_share)
     # The share is rounded to the nearest bin. So one new item of a list of 10 items is in bin 1.

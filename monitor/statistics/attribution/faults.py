@@ -49,8 +49,8 @@ _ALIKE = 6
 _UNCHANGED = 0.99
 # If at least this share of the users seems to be affected, we assume that all of them are.
 _NEARLY_ALL = 0.8
-# If at least this share of the healthy lists would become outliers when reversed, we assume that all
-# reversed lists are outliers.
+# If at least this share of the healthy lists would become outliers when reversed, we assume that
+# all reversed lists are outliers.
 _APART = 0.95
 # Some affected users look healthy. An estimate is corrected for them if at least this share of the
 # affected users looks affected.
@@ -345,10 +345,10 @@ def _estimate_share(
         outliers = find_outlying_bins(bins, usual)
         if outliers is not None:
             # If all affected users are in the outlying bins, their share can be computed directly.
-            # By `REPLACED`, random lists and other users' lists are found. All of them are outliers.
+            # `REPLACED` finds random lists and other users' lists. All of them are outliers.
             are_all_outlying = feature is ChangeFeature.REPLACED
             if feature is ChangeFeature.REORDERED:
-                # Reversed lists are found. If a list in bin b is reversed, it gets into bin
+                # `REORDERED` finds reversed lists. A reversed list gets from bin b into bin
                 # SHARE_BINS - b. So it becomes an outlier if b is at most this bin.
                 highest_bin = SHARE_BINS - outliers.lowest_bin
                 are_all_outlying = sum(usual[: highest_bin + 1]) >= _APART
