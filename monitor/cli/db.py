@@ -66,7 +66,8 @@ def upgrade_schema(
     after = schema_version.stored_version(url)
     if process and before != after:
         print_error(
-            f"{process} is using the database: if it is an older version of rankwatch, replace it now"
+            f"{process} is using the database: if it is an older version of rankwatch, replace it "
+            "now"
         )
     if as_json:
         print_json({"before": before, "after": after})

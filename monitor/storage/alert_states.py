@@ -327,8 +327,8 @@ def _copy_from_starts_to_ends(
     """Return the transitions. Each end of a firing gets some values from the start of the firing.
 
     These values are the rule's kind, metric and statistic, and the labels that the configuration
-    gives to its alerts. Receivers need the same values to find the alert that ended, and the rule may
-    have changed since the start.
+    gives to its alerts. Receivers need the same values to find the alert that ended, and the rule
+    may have changed since the start.
     """
     keys = {transition.dedup_key for transition in new_transitions if transition.is_end} - {None}
     if not keys:
@@ -377,7 +377,7 @@ def _add_missing_deliveries(
 def _receivers_of_starts(
     connection: Connection, new_transitions: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
-    """Return the receivers to which the start of each firing is delivered, by the firing's dedup key.
+    """Return, by dedup key, the receivers to which the start of each firing is delivered.
 
     Only firings that one of the transitions ends or acknowledges are returned.
     """

@@ -191,8 +191,8 @@ class SqlAlertStore:
     def accept(self, acceptance: Transition) -> Transition:
         """Store ``acceptance``, the transition by which a person accepts a new normal level.
 
-        The level began in the slot of the transition. If somebody accepted this level before, nothing
-        is stored, and the earlier transition is returned.
+        The level began in the slot of the transition. If somebody accepted this level before,
+        nothing is stored, and the earlier transition is returned.
         """
         with self._database.write() as connection:
             lock_names(connection, [acceptance.comparison])

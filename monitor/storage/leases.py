@@ -168,8 +168,8 @@ def installation_of(connection: Connection, *, create: bool) -> str:
 def store_outage(connection: Connection, since: datetime, until: datetime) -> None:
     """Store when an outage of the database began and ended, in a row of ``leases``.
 
-    The name of the row shows that it is no lease. Outages that ended more than `_OUTAGES_KEPT` before
-    ``until`` are deleted.
+    The name of the row shows that it is no lease. Outages that ended more than `_OUTAGES_KEPT`
+    before ``until`` are deleted.
     """
     is_old = and_(_IS_OUTAGE, leases.c.expires_at < until - _OUTAGES_KEPT)
     connection.execute(delete(leases).where(is_old))

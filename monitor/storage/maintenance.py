@@ -30,8 +30,8 @@ A daemon whose clock is wrong stores runs with wrong slots, so newer slots prove
 LONGEST_GAP = timedelta(days=8)
 """If no run confirms the clock for longer than this, rankwatch does not trust the clock.
 
-The time is counted back from the newest slot that could confirm the clock (`MIN_AGE_TO_CONFIRM` ago).
-If twice the time between the two newest slots is longer, it is used instead.
+The time is counted back from the newest slot that could confirm the clock (`MIN_AGE_TO_CONFIRM`
+ago). If twice the time between the two newest slots is longer, it is used instead.
 """
 
 _CLOCK_SKEW = timedelta(hours=1)
@@ -191,8 +191,8 @@ def find_clock_error(connection: Connection, now: datetime) -> str | None:
                 f"this machine's clock says {format_instant(now)}, and the database's clock says "
                 f"{format_instant(server_time)}: {_ADVICE}"
             )
-    # The slots of runs show which times have really been reached. Slots of the last days are ignored,
-    # because a wrong clock may have produced them.
+    # The slots of runs show which times have really been reached. Slots of the last days are
+    # ignored, because a wrong clock may have produced them.
     last_confirming_slot = now - MIN_AGE_TO_CONFIRM
     slots_from_newest = _newest_slots(connection, last_confirming_slot)
     if not slots_from_newest:

@@ -343,8 +343,8 @@ class SqlOutbox:
             .limit(_SEARCHED_OUTCOMES)
             .subquery()
         )
-        # A delivery that needs no message has the status ``sent`` too, for example because its alert
-        # only joins an incident. Only this delivery has a reason.
+        # A delivery that needs no message has the status ``sent`` too, for example because its
+        # alert only joins an incident. Only this delivery has a reason.
         is_sent = newest.c.status == DeliveryStatus.SENT
         is_success = and_(is_sent, newest.c.reason.is_(None))
         # If an attempt failed, the reason says why. Without an attempt, there is no reason.

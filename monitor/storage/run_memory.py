@@ -84,9 +84,9 @@ _RUNS_SEARCHED_AFTER_LONG_ALERTS = 2000
 def read_memory(database: Database, request: MemoryRequest) -> Memory:
     """Return what a run needs from earlier runs.
 
-    Lists are read only if the request wants them. ``last_lists`` are those of the newest ok run with
-    lists. ``former_lists`` are those of the newest such run from before the current alerts. If lists
-    are damaged, ``unreadable`` has a sentence instead.
+    Lists are read only if the request wants them. ``last_lists`` are those of the newest ok run
+    with lists. ``former_lists`` are those of the newest such run from before the current alerts. If
+    lists are damaged, ``unreadable`` has a sentence instead.
     """
     comparison = request.comparison
     with database.read() as connection:
@@ -191,8 +191,8 @@ def _past_runs(
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        # `run_results` returns the same tuple of topics for nearly all runs. The comparison is slow,
-        # so it is repeated only for another tuple.
+        # `run_results` returns the same tuple of topics for nearly all runs. The comparison is
+        # slow, so it is repeated only for another tuple.
         if past_run.topics is not topics:
             topics = past_run.topics
             series_by_alert = {topic.alert: topic.series for topic in topics}

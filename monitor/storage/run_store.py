@@ -269,8 +269,8 @@ def _new_values_unless(
 def abandoned_unless_finished(reason: str, at: datetime) -> dict[str, Case[Any]]:
     """Return SQL for the new values of a run whose claim ends before the run has finished.
 
-    A run with the status ``running`` becomes abandoned. If a finished slot was run again, the run has
-    another status, and keeps the values of the earlier result.
+    A run with the status ``running`` becomes abandoned. If a finished slot was run again, the run
+    has another status, and keeps the values of the earlier result.
     """
     abandoned = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
     return _new_values_unless(runs.c.status != RunStatus.RUNNING, abandoned)

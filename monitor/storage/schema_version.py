@@ -296,7 +296,8 @@ def _require_known_version(connection: Connection, location: str) -> str | None:
     version = version_of(connection)
     if version is not None and version not in _versions():
         raise SchemaError(
-            f"{location} has schema version {version}, which this program does not know: {_INSTALL_NEWER}"
+            f"{location} has schema version {version}, which this program does not know: "
+            f"{_INSTALL_NEWER}"
         )
     return version
 

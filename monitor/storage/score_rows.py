@@ -1,6 +1,7 @@
 """Writes rows of ``scores`` fast: with COPY, or with many rows in one statement.
 
-A row has the scores of one user for one part of the run's metrics, see `monitor.storage.user_scores`.
+A row has the scores of one user for one part of the run's metrics, see
+`monitor.storage.user_scores`.
 """
 
 from __future__ import annotations
@@ -94,8 +95,8 @@ def _binary_rows(
     numbers are big-endian. ``values`` contains one array of float64 for each metric, with one value
     for each user.
 
-    Only the user has a varying length, and is the last field. All bytes of a row before the user are
-    called its head. numpy makes the heads of all rows, and Arrow appends the users.
+    Only the user has a varying length, and is the last field. All bytes of a row before the user
+    are called its head. numpy makes the heads of all rows, and Arrow appends the users.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -88,8 +88,8 @@ class LeaseCheck:
         """
         if is_sqlite(connection) or self.lease is None:
             return
-        # Another daemon that wants the lease waits for this lock. So the same statement shortens the
-        # time for which the server lets this transaction be idle.
+        # Another daemon that wants the lease waits for this lock. So the same statement shortens
+        # the time for which the server lets this transaction be idle.
         query = (
             select(leases.c.epoch, _limit_idle_time(self.patience / 3))
             .where(is_current(self.lease))
@@ -145,8 +145,8 @@ class Database:
     """A pool of connections to one database, and transactions that read or write.
 
     Threads may share it. ``on_error`` is called with each error before the error is raised, and
-    must not use the database. Transactions that write must pass the checks of ``lease_check``. They wait
-    for ``patience_s`` seconds for a lock, or for a server that does not answer.
+    must not use the database. Transactions that write must pass the checks of ``lease_check``. They
+    wait for ``patience_s`` seconds for a lock, or for a server that does not answer.
     """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
@@ -185,9 +185,9 @@ class Database:
     def write(self, *, needs_lease: bool = True) -> Iterator[Connection]:
         """Begin a transaction that may write. An exception rolls the transaction back.
 
-        On SQLite only one transaction writes at a time. If this process is a daemon, it must have the
-        lease at the begin and at the end of the transaction. ``needs_lease`` False lets it write
-        without the lease.
+        On SQLite only one transaction writes at a time. If this process is a daemon, it must have
+        the lease at the begin and at the end of the transaction. ``needs_lease`` False lets it
+        write without the lease.
         """
         lease_check = self.lease_check if needs_lease else None
         with self._transaction(is_writing=True) as connection:

@@ -30,8 +30,8 @@ def store_scores(
 ) -> None:
     """Insert the scores of every user in the run of this slot.
 
-    The table has only `SCORE_COLUMNS` columns for scores. So the metrics are divided into parts, and
-    a row has the scores of a user for the metrics of one part. Parts are numbered from
+    The table has only `SCORE_COLUMNS` columns for scores. So the metrics are divided into parts,
+    and a row has the scores of a user for the metrics of one part. Parts are numbered from
     ``first_part``.
 
     All blocks have the same metrics. Inserting is fastest if the users of all blocks are sorted by
@@ -90,8 +90,8 @@ def scores_of_run(connection: Connection, run_id: int, metrics: Sequence[str]) -
     """
     import pandas as pd
 
-    # A user has one row of ``scores`` for each part of the run's metrics. ``place`` is the number of
-    # a metric's column in the rows of its part.
+    # A user has one row of ``scores`` for each part of the run's metrics. ``place`` is the number
+    # of a metric's column in the rows of its part.
     places = select(score_places).where(
         score_places.c.run_id == run_id, score_places.c.metric.in_(metrics)
     )

@@ -244,7 +244,7 @@ score_places = table_of_runs(
     *required_columns(SmallInteger, "part", "place"),
     key=("metric",),
 )
-"""Where ``scores`` has the scores of each metric: in rows with this ``part``, in column ``v<place>``."""
+"""Where ``scores`` has each metric's scores: in rows with this ``part``, in column ``v<place>``."""
 
 scores = Table(
     "scores",
