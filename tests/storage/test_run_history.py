@@ -82,10 +82,10 @@ def test_runs_of_another_configuration_are_not_learned_and_learning_starts_again
 
     other = recall(store, 2)
     assert [run.slot for run in other.past] == [at(1)]
-    assert other.anew_since == at(1)
-    assert recall(store, 2, config_hash="new").anew_since == at(2)
+    assert other.learning_since == at(1)
+    assert recall(store, 2, config_hash="new").learning_since == at(2)
     stored(store, 2, config_hash="new", status=RunStatus.FAILED)
-    assert recall(store, 3, config_hash="new").anew_since == at(2)
+    assert recall(store, 3, config_hash="new").learning_since == at(2)
 
 
 def test_memory_has_the_last_ok_run_of_any_configuration(store):
@@ -223,11 +223,11 @@ def test_memory_has_the_newest_ok_runs_of_the_configuration_before_the_slot_olde
     assert past_splits(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
-@pytest.mark.parametrize("among", [run_memory._SEARCHED, 2])
+@pytest.mark.parametrize("among", [run_memory._RUNS_SEARCHED_FOR_HEALTHY, 2])
 def test_memory_has_alerts_and_explanations_of_runs_and_runs_with_alerts_are_not_healthy(
     store, among, monkeypatch
 ):
-    monkeypatch.setattr(run_memory, "_SEARCHED", among)
+    monkeypatch.setattr(run_memory, "_RUNS_SEARCHED_FOR_HEALTHY", among)
     quiet, pending, firing = State
     changes = {1: (quiet, pending), 2: (pending, firing), 4: (firing, quiet)}
     for day in range(7):
