@@ -149,7 +149,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("translate", "make", "cause"), CASES)
+@pytest.mark.parametrize("translate, make, cause", CASES)
 def test_the_cause_is_named_and_the_id_is_not(translate, make, cause, caplog):
     caplog.set_level(logging.DEBUG, logger="monitor")
 

@@ -192,7 +192,7 @@ long              -                 -
 """
 
 
-@pytest.mark.parametrize(("does", "counts", "said"), cells(DONE))
+@pytest.mark.parametrize("does, counts, said", cells(DONE))
 def test_faults_of_a_source_are_reported_with_counts_and_do_not_disturb_other_comparisons(
     does, counts, said, install
 ):
@@ -258,7 +258,7 @@ def found_by(what, batch_users=None):
 
 
 @pytest.mark.parametrize(
-    ("gives", "said"),
+    "gives, said",
     [
         (fail, WHO.format("odd", "metrics") + "failed with KeyError in line"),
         (hang, WHO.format("odd", "metrics") + "did not return within 0.2 s"),
@@ -311,7 +311,7 @@ def refuse(_):
 
 
 @pytest.mark.parametrize(
-    ("ring", "is_final", "said"),
+    "ring, is_final, said",
     [
         (fail, False, "bell: {who}failed with KeyError in line"),
         (hang, False, "bell: {who}did not return within 0.2 s"),
@@ -338,7 +338,7 @@ def test_a_receiver_that_fails_is_tried_again_unless_it_says_otherwise(
 
 
 @pytest.mark.parametrize(
-    ("group", "name", "found", "said"),
+    "group, name, found, said",
     [
         (
             "sources",
@@ -393,7 +393,7 @@ raise SystemExit("no")  cannot be imported (SystemExit in line 1 of brought.py):
 """
 
 
-@pytest.mark.parametrize(("code", "said"), cells(UNIMPORTABLE))
+@pytest.mark.parametrize("code, said", cells(UNIMPORTABLE))
 def test_the_error_says_why_a_plugin_cannot_be_imported(code, said, install, tmp_path, monkeypatch):
     install()
     monkeypatch.delitem(sys.modules, "brought")

@@ -122,7 +122,7 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts
 
 
 @pytest.mark.parametrize(
-    ("bounds", "scale"),
+    "bounds, scale",
     [
         ((0.0, 1.0), 1.0),
         ((0.0, np.inf), 1.0),

@@ -56,7 +56,7 @@ HINTS = cells("""
 """)
 
 
-@pytest.mark.parametrize(("fault", "words"), HINTS)
+@pytest.mark.parametrize("fault, words", HINTS)
 def test_the_hint_follows_the_cause_and_names_the_setting(fault, words, tmp_path, monkeypatch):
     with faulty_tls(tmp_path, fault) as (port, ca_file):
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")

@@ -105,7 +105,7 @@ class SourceContract:
         )
         assert as_lists(pull) == {user: [str(place)] for place, user in enumerate(UNUSUAL_USERS)}
 
-    @pytest.mark.parametrize(("lists", "users"), [({"u1": [1]}, ()), ({}, ("u1", "u2"))])
+    @pytest.mark.parametrize("lists, users", [({"u1": [1]}, ()), ({}, ("u1", "u2"))])
     def test_only_requested_users_with_a_list_get_a_list(
         self,
         serving: Any,

@@ -96,7 +96,7 @@ CELLS = {(run, alert): cell for run, *row in ROWS for alert, cell in zip(ALERTS,
 
 
 @pytest.mark.parametrize("was", [QUIET, FIRING])
-@pytest.mark.parametrize(("run", "alert"), CELLS)
+@pytest.mark.parametrize("run, alert", CELLS)
 def test_each_condition_meets_each_run(run, alert, was):
     judged = Judged(rule(min_users=30), *EVERY)
     start = next((name for name in RUNS if CELLS[name, alert] == was), "good")

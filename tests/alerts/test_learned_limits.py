@@ -135,7 +135,7 @@ trend   1.6    nan    no
 """
 
 
-@pytest.mark.parametrize(("learning", "z", "fault", "ends"), cells(ENDS))
+@pytest.mark.parametrize("learning, z, fault, ends", cells(ENDS))
 def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
     learning, z, fault, ends
 ):
@@ -213,7 +213,7 @@ tt s*20 tt s*4  4 26
 """What the arms do day after day, and the days on which it fires."""
 
 
-@pytest.mark.parametrize(("moves", "days"), cells(FIRED))
+@pytest.mark.parametrize("moves, days", cells(FIRED))
 def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves, days):
     played = [(word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()]
     told = play(*(MOVES[letter] for letter in "".join(played)))
@@ -253,7 +253,7 @@ RULES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("moves", "changes", "outcome", "reason"), cells(UNTOLD))
+@pytest.mark.parametrize("moves, changes, outcome, reason", cells(UNTOLD))
 def test_a_standstill_that_cannot_be_judged_has_a_reason(moves, changes, outcome, reason):
     assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (
         outcome,

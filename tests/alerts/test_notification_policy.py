@@ -123,7 +123,7 @@ segment_end            other  start segment  sent
 """The receiver may know of ``start?``; where its incidents are not grouped, nothing waits."""
 
 
-@pytest.mark.parametrize(("owed", "fires", "told", "becomes"), cells(DECISIONS))
+@pytest.mark.parametrize("owed, fires, told, becomes", cells(DECISIONS))
 def test_each_delivery_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
     owed, fires, told, becomes
 ):
@@ -150,7 +150,7 @@ WINDOW = SimpleNamespace(
 
 
 @pytest.mark.parametrize(
-    ("policy", "silences", "reason"),
+    "policy, silences, reason",
     [
         (NotificationPolicy(), (SILENCE,), "silence 3 of anna until 2024-01-08 00:01 UTC: known"),
         (
@@ -188,7 +188,7 @@ PROPOSED = parsed(r"""
 """)
 
 
-@pytest.mark.parametrize(("segments", "proposed", "spares"), PROPOSED)
+@pytest.mark.parametrize("segments, proposed, spares", PROPOSED)
 def test_the_proposed_silence_suppresses_its_alerts_and_no_others(segments, proposed, spares):
     placed = replace(SILENCE, matchers=propose_matchers("home-feed", segments, {"A.B", "C"}))
     assert placed.matchers == ('alert=~"A\\.B|C"', "comparison=home-feed", *proposed)
@@ -205,7 +205,7 @@ def condition(statistic):
 
 
 @pytest.mark.parametrize(
-    ("statistic", "held"), [("error", True), ("no_data", True), ("stale", True), ("too_few", False)]
+    "statistic, held", [("error", True), ("no_data", True), ("stale", True), ("too_few", False)]
 )
 def test_drift_is_suppressed_while_it_cannot_be_judged_and_missing_lists_are_not(statistic, held):
     both = START, condition(statistic)
@@ -244,7 +244,7 @@ OURS = route("team=ranking", "chat")
 
 
 @pytest.mark.parametrize(
-    ("routes", "is_told"),
+    "routes, is_told",
     [
         ((), True),
         ((route("severity=critical", "chat"),), True),
@@ -322,7 +322,7 @@ start     other 20 %  -
 """
 
 
-@pytest.mark.parametrize(("told", "joins", "worse"), cells(JOINS))
+@pytest.mark.parametrize("told, joins, worse", cells(JOINS))
 def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
     first = JOINING[told]
     later = JOINING[joins]
@@ -415,7 +415,7 @@ def test_another_kind_of_fault_and_a_run_without_any_lists_wake_up_again():
     assert page.worse == GROWN.format("5.0")
 
 
-@pytest.mark.parametrize(("mean_of_part", "leads"), [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])
+@pytest.mark.parametrize("mean_of_part, leads", [(0.1, "country=FR"), (0.42, ALL), (None, ALL)])
 def test_all_users_lead_their_segments_unless_only_one_segment_fell(mean_of_part, leads):
     whole = replace(START, value=0.46, normal=0.5, users=1000)
     parts = [

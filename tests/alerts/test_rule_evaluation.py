@@ -218,7 +218,7 @@ unpaired               50 of 704 users could not be compared (7.1 %), more than 
 """
 
 
-@pytest.mark.parametrize(("statistic", "said"), cells(SHARES))
+@pytest.mark.parametrize("statistic, said", cells(SHARES))
 def test_a_verdict_names_the_arm_what_its_lists_lack_and_the_number_of_users(statistic, said):
     found = judged_share(statistic)
 

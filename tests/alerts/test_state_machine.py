@@ -68,7 +68,7 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(("start", "verdict", "cell"), CELLS)
+@pytest.mark.parametrize("start, verdict, cell", CELLS)
 def test_each_state_meets_each_verdict(start, verdict, cell):
     before = walk(*STARTS[start], by=HELD)[0] if STARTS[start] else None
     was = before.state if before else QUIET
@@ -182,7 +182,7 @@ breach breach ok  ok      firing   1
 """Verdicts of earlier slots and of the newest one, that of its second attempt, and the state."""
 
 
-@pytest.mark.parametrize(("earlier", "again", "state", "streak"), cells(AGAIN))
+@pytest.mark.parametrize("earlier, again, state, streak", cells(AGAIN))
 def test_the_last_attempt_of_the_newest_slot_decides_and_no_breach_counts_twice(
     earlier, again, state, streak
 ):

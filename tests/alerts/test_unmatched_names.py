@@ -38,12 +38,12 @@ all           all
 """
 
 
-@pytest.mark.parametrize(("name", "nearest"), cells(NEAREST))
+@pytest.mark.parametrize("name, nearest", cells(NEAREST))
 def test_the_nearest_segment_is_of_the_same_dimension(name, nearest):
     assert str(find_nearest(name, PRESENT)) == nearest
 
 
-@pytest.mark.parametrize(("written", "name"), cells(SPELT))
+@pytest.mark.parametrize("written, name", cells(SPELT))
 def test_one_value_has_one_name_however_it_is_written(written, name):
     assert name_segment(written) == name
 
@@ -75,7 +75,7 @@ zone=a                        no alert has zone=a
 """
 
 
-@pytest.mark.parametrize(("matchers", "said"), cells(ROUTES))
+@pytest.mark.parametrize("matchers, said", cells(ROUTES))
 def test_a_route_is_compared_with_every_possible_alert(matchers, said):
     rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
     selectors = {"routes[0]": tuple(matchers.split())}

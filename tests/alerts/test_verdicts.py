@@ -83,7 +83,7 @@ insufficient  3 of 9             no_data  3 of 9
 """
 
 
-@pytest.mark.parametrize(("status", "reason", "outcome", "said"), cells(NOT_OK))
+@pytest.mark.parametrize("status, reason, outcome, said", cells(NOT_OK))
 def test_a_run_that_is_not_ok_does_not_judge_similarity(status, reason, outcome, said):
     found = judge_similarity(
         rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason
@@ -163,7 +163,7 @@ TURNED = """
 """
 
 
-@pytest.mark.parametrize(("missing", "judged", "becomes"), cells(TURNED))
+@pytest.mark.parametrize("missing, judged, becomes", cells(TURNED))
 def test_a_decision_that_missing_users_could_change_is_no_decision(missing, judged, becomes):
     found = bounded(
         rule(**SCORES),
@@ -188,7 +188,7 @@ def test_scores_without_a_range_have_no_bounds():
 
 
 @pytest.mark.parametrize(
-    ("lost", "usual", "expected"),
+    "lost, usual, expected",
     [
         (0.1, 0.1, Outcome.OK),
         (0.1, 0.09, Outcome.OK),

@@ -110,7 +110,7 @@ score_shift                  nothing     -         None 0
 """The value of each arm, and of how many users."""
 
 
-@pytest.mark.parametrize(("name", "known", "baseline", "candidate"), cells(WORKED))
+@pytest.mark.parametrize("name, known, baseline, candidate", cells(WORKED))
 def test_values_are_those_worked_by_hand(name, known, baseline, candidate):
     options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
     batch = options.pop("batch")

@@ -149,7 +149,7 @@ KINDS = """
 """
 
 
-@pytest.mark.parametrize(("pair", "kind"), cells(KINDS))
+@pytest.mark.parametrize("pair, kind", cells(KINDS))
 def test_a_pair_has_the_expected_kind_of_change(pair, kind):
     assert ALL_CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
 
@@ -322,7 +322,7 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    "kind, told",
     [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)],
 )
 def test_a_fault_that_both_arms_show_is_named_without_earlier_lists(kind, told):
@@ -405,7 +405,7 @@ def test_if_all_lists_became_a_little_more_similar_all_users_are_named():
     assert alike.detail == {"is_more_alike": 1.0}
 
 
-@pytest.mark.parametrize(("last", "is_shift"), [(None, False), (-1, True)])
+@pytest.mark.parametrize("last, is_shift", [(None, False), (-1, True)])
 def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift):
     def put_in_front(_, own):
         return [1000 + own[0], *own[1:]] if last is None else [1000 + own[0], *own[:last]]

@@ -103,7 +103,7 @@ FALLS = """
 """
 
 
-@pytest.mark.parametrize(("germany", "kingdom", "leads"), cells(FALLS))
+@pytest.mark.parametrize("germany, kingdom, leads", cells(FALLS))
 def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(
     germany, kingdom, leads
 ):
@@ -141,7 +141,7 @@ SEGMENTS = {
 
 
 @pytest.mark.parametrize(
-    ("hit", "usual", "named"),
+    "hit, usual, named",
     [
         (COUNTRY == 2, 0.0, "country=2"),
         ((COUNTRY == 2) & (ACTIVITY == 1), 0.0, "activity=1 and country=2"),

@@ -61,7 +61,7 @@ kendall_distance  123:213           0           1      0
 
 
 @pytest.mark.parametrize(
-    ("name", "pair", "amounts"), [(name, pair, amounts) for name, pair, *amounts in cells(WORKED)]
+    "name, pair, amounts", [(name, pair, amounts) for name, pair, *amounts in cells(WORKED)]
 )
 def test_parts_agree_with_the_hand_worked_values(name, pair, amounts):
     assert split_one(name, pair) == pytest.approx(

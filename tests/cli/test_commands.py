@@ -199,7 +199,7 @@ def test_every_mistake_has_its_message_and_exit_code():
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(
     world, number, code
 ):

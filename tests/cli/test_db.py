@@ -95,7 +95,7 @@ def _desynchronize():
 
 @pytest.mark.usefixtures("filled")
 @pytest.mark.parametrize(
-    ("spoil", "says", "advice"),
+    "spoil, says, advice",
     [
         (_overwrite, "the content of pages is damaged", "restore it from a backup"),
         (_desynchronize, "wrong # of entries in index ix_runs_slot", "rankwatch.db REINDEX`"),

@@ -70,7 +70,7 @@ def world(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("name", "query", "code"),
+    "name, query, code",
     [
         ("home-feed", "margin=0.5", 0),
         ("apart", "margin=0.5&alpha=0.05&metric=rbo", 1),
@@ -106,7 +106,7 @@ def test_a_wrong_question_is_refused_with_a_reason_and_is_no_verdict(world):
 
 
 @pytest.mark.parametrize(
-    ("name", "more", "verdict"),
+    "name, more, verdict",
     [("home-feed", "", "safe"), ("apart", "", "breach"), ("apart", "&alpha=1e-99", "inconclusive")],
 )
 def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back_a_breach(

@@ -146,7 +146,7 @@ def test_columns_may_have_other_names():
     assert found.index.name == "who"
 
 
-@pytest.mark.parametrize(("k", "cells"), [(None, 1), (None, 1 << 22), (1, 7), (60, 100)])
+@pytest.mark.parametrize("k, cells", [(None, 1), (None, 1 << 22), (1, 7), (60, 100)])
 def test_many_users_in_chunks_with_all_side_information_have_the_scores_of_each_single_user(
     k, cells, monkeypatch
 ):
@@ -183,7 +183,7 @@ FRAME = long(LISTS)
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    "data, message",
     [
         (
             {"u1": ["a", ["b"]]},

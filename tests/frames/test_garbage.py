@@ -15,7 +15,7 @@ OVERLAP = "overlap"
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "is_same"),
+    "one, other, is_same",
     [
         ("1", 1, True),
         (Decimal(1), 1, True),
@@ -154,7 +154,7 @@ def by_scores(scores):
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    "call, words",
     [
         (lambda: monitor.compare(MASKED[0], [1, 3], OVERLAP), "masked values"),
         (lambda: monitor.compare(np.zeros(2, dtype=[("a", "i4")]), [1], OVERLAP), "records"),

@@ -40,7 +40,7 @@ def test_weights_of_every_shape_weigh_alike(weights):
 
 
 @pytest.mark.parametrize(
-    ("weights", "message"),
+    "weights, message",
     [
         (
             {"a": 1.0},
@@ -73,7 +73,7 @@ def test_the_least_and_the_largest_weights_go_together(metric):
 
 
 @pytest.mark.parametrize(
-    ("metric", "message"),
+    "metric, message",
     [
         (WEIGHTED, "element_weighted_tau needs item_weights: give item_weights="),
         ("recall", r"^recall\(arm=difference\) needs relevance: give relevance="),
@@ -129,7 +129,7 @@ def test_relevant_items_without_grades_have_grade_one(items):
 
 
 @pytest.mark.parametrize(
-    ("relevance", "message"),
+    "relevance, message",
     [
         (
             {"u1": {"a": -1}},
@@ -219,7 +219,7 @@ def test_scores_may_be_a_list_column_of_any_numbers():
 
 
 @pytest.mark.parametrize(
-    ("scores", "message"),
+    "scores, message",
     [
         (
             [1.0],
@@ -236,7 +236,7 @@ def test_scores_that_are_none_are_refused(scores, message):
 
 
 @pytest.mark.parametrize(
-    ("scores", "message"),
+    "scores, message",
     [
         ([1, 2], "found a value of type int where a list of numbers"),
         (([2, 1], [1, 2], [3]), "scores must be two lists of numbers"),

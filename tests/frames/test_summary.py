@@ -25,7 +25,7 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure():
 
 
 @pytest.mark.parametrize(
-    ("by", "frame"),
+    "by, frame",
     [
         (BY, FRAME),
         (pd.Series(BY | {"nobody": "z"})[::-1], FRAME),
@@ -61,7 +61,7 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept():
 
 
 @pytest.mark.parametrize(
-    ("frame", "by", "message"),
+    "frame, by, message",
     [
         (
             FRAME,
@@ -122,7 +122,7 @@ def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed
 
 
 @pytest.mark.parametrize(
-    ("lists", "by_chance"),
+    "lists, by_chance",
     [
         ({user: items[: 10 - user % 3] for user, items in TENS.items()}, None),
         (TENS | {7: TENS[7][:9]}, pytest.approx(10 / 49)),  # one of the 50 items is in no list

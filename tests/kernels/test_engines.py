@@ -51,7 +51,7 @@ def forbid_machine_code(*_, **__):
 
 
 @pytest.mark.parametrize(
-    ("place", "obstacle", "message"),
+    "place, obstacle, message",
     [
         (mmap, ("mmap", forbid_machine_code), "forbids machine code"),
         (choice, ("find_spec", lambda _: None), r"pip install 'WHEEL\[fast\]'"),
@@ -149,7 +149,7 @@ def test_a_cut_is_the_alignment_of_cut_lists(depth, engines):
         assert_same(align(batch).cut(depth), align(tops))
 
 
-@pytest.mark.parametrize(("n", "k"), [(600, 3), (60, 49), (60, 300)])
+@pytest.mark.parametrize("n, k", [(600, 3), (60, 49), (60, 300)])
 def test_sums_by_depth_are_the_same_to_the_last_bit_for_any_weights(n, k, engines):
     alignment = align(draw(n, k))
     for weights in (np.random.default_rng(2).standard_normal(alignment.k), np.zeros(alignment.k)):

@@ -11,7 +11,7 @@ from monitor.measures.kernels import pad, ragged
 
 
 @pytest.mark.parametrize(
-    ("offsets", "k"), [([0, 2], 0), ([0, 3], 1), ([0, 2, 1], 1), ([], 1), ([-1, 2], 1)]
+    "offsets, k", [([0, 2], 0), ([0, 3], 1), ([0, 2, 1], 1), ([], 1), ([-1, 2], 1)]
 )
 def test_pad_refuses_offsets_that_do_not_describe_the_codes(offsets, k):
     with pytest.raises(ValueError, match="must"):

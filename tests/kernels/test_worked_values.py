@@ -183,7 +183,7 @@ BATCHES = [
 ]
 
 
-@pytest.mark.parametrize(("batch", "values"), BATCHES)
+@pytest.mark.parametrize("batch, values", BATCHES)
 def test_values_are_those_worked_by_hand(batch, values, monkeypatch):
     for way in in_each_way(monkeypatch):
         alignment = align(batch)
@@ -206,7 +206,7 @@ element_weighted_footrule_normalized          1
 """
 
 
-@pytest.mark.parametrize(("name", "far_end"), cells(FAR_ENDS))
+@pytest.mark.parametrize("name, far_end", cells(FAR_ENDS))
 def test_a_reversed_list_is_at_the_far_end_of_the_range(name, far_end):
     for length in (2, 3, 49, 120):
         top = list(range(length))
@@ -226,7 +226,7 @@ def test_a_measure_without_the_weights_or_scores_that_it_needs_says_so():
         parse("rbo_w").measure(alignment)
 
 
-@pytest.mark.parametrize(("k", "catalogue"), [(1000, 1500), (1000, 10**9), (10, 10**15)])
+@pytest.mark.parametrize("k, catalogue", [(1000, 1500), (1000, 10**9), (10, 10**15)])
 def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k, catalogue):
     chances = common_by_chance(k, catalogue)
 
@@ -279,7 +279,7 @@ LIKE = """
 """
 
 
-@pytest.mark.parametrize(("pair", "alike", "interleaved"), cells(LIKE))
+@pytest.mark.parametrize("pair, alike, interleaved", cells(LIKE))
 def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand(
     pair, alike, interleaved
 ):
@@ -310,7 +310,7 @@ def test_both_arms_lists_are_compared_by_their_definition(pairs):
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "weight"),
+    "before, now, weight",
     [
         (59, 0, 51),  # an item vanishes from the lists of 59 users
         (0, 21, 13),  # 21 users get a new item

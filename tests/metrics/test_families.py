@@ -53,7 +53,7 @@ topk_footrule              disjoint  110
 """
 
 
-@pytest.mark.parametrize(("name", "farthest", "most"), cells(MOST))
+@pytest.mark.parametrize("name, farthest, most", cells(MOST))
 def test_bounds_of_ten_items_are_reached(name, farthest, most):
     metric = parse(name)
     assert metric.bounds(10) == (0.0, float(most))
@@ -159,7 +159,7 @@ def test_every_class_of_a_metric_is_registered():
     assert kinds == set(REGISTRY.values()), "add the module to METRICS"
 
 
-@pytest.mark.parametrize(("name", "expected"), cells(OF_SIX))
+@pytest.mark.parametrize("name, expected", cells(OF_SIX))
 def test_the_six_grades_through_the_whole_way(name, expected):
     found = score(name, SIX, list(range(6)), [0, 2, 1, 5, 4, 3])
     assert found == pytest.approx(float(expected), abs=5e-4)

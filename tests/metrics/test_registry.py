@@ -157,7 +157,7 @@ generalized_footrule            generalized_footrule(discount=dcg)
 """
 
 
-@pytest.mark.parametrize(("text", "canonical"), cells(NAMES))
+@pytest.mark.parametrize("text, canonical", cells(NAMES))
 def test_a_name_has_one_canonical_form(text, canonical):
     assert str(parse(text)) == canonical
     assert parse(canonical) == parse(f" {text} ")
@@ -182,7 +182,7 @@ overlap@0             overlap@0: the depth must be at least 1
 """
 
 
-@pytest.mark.parametrize(("text", "message"), cells(WRONG))
+@pytest.mark.parametrize("text, message", cells(WRONG))
 def test_a_wrong_name_is_refused_with_what_to_write_instead(text, message):
     with pytest.raises(MetricError) as refused:
         parse(text)

@@ -35,7 +35,7 @@ MISMATCHES = parsed(r"""
 """)
 
 
-@pytest.mark.parametrize(("baseline", "candidate", "kind", "forms"), MISMATCHES)
+@pytest.mark.parametrize("baseline, candidate, kind, forms", MISMATCHES)
 def test_the_difference_is_named_in_both_directions(baseline, candidate, kind, forms):
     candidate = [tuple(each) if isinstance(each, list) else each for each in candidate]
     there, back = find(baseline, candidate), find(candidate, baseline)
@@ -92,7 +92,7 @@ PADDED = parsed("""
 """)
 
 
-@pytest.mark.parametrize(("baseline", "candidate", "count", "arm"), PADDED)
+@pytest.mark.parametrize("baseline, candidate, count, arm", PADDED)
 def test_an_item_that_fills_up_lists_is_padding(baseline, candidate, count, arm):
     users = count if arm else 1
     (found,) = look((lists(*[baseline] * users), lists(*[candidate] * users)))

@@ -35,7 +35,7 @@ def spelt(item):
 
 
 @pytest.mark.parametrize(
-    ("ours", "threads"), [*product(PARTS, [False]), ("text", True), ("mixed", True)]
+    "ours, threads", [*product(PARTS, [False]), ("text", True), ("mixed", True)]
 )
 def test_codes_are_equal_exactly_where_ids_are(ours, threads, monkeypatch):
     monkeypatch.setattr(ids, "WORTH_A_THREAD", 0 if threads else 1 << 62)

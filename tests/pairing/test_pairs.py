@@ -145,7 +145,7 @@ def spelt(spell, *items):
 
 @pytest.mark.parametrize("large", [5, BIG, -5])
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "known"), [*itertools.product(("number", "text"), repeat=3)]
+    "baseline, candidate, known", [*itertools.product(("number", "text"), repeat=3)]
 )
 def test_each_place_has_the_weight_of_its_item_and_the_grade_of_its_user_and_item(
     baseline, candidate, known, large

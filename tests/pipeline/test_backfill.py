@@ -171,7 +171,7 @@ def test_relevance_is_not_requested_if_no_metric_needs_it(store):
 
 
 @pytest.mark.parametrize(
-    ("trouble", "said", "goes_on"),
+    "trouble, said, goes_on",
     [
         (SourceError("no column 'grades'"), "no column 'grades'", True),
         (SourceError("connection refused", permanent=False), "connection refused", False),

@@ -73,7 +73,7 @@ country=NL  92   88  88 of 88 users of country=NL, normally
 """
 
 
-@pytest.mark.parametrize(("segment", "everybody", "dutch", "said"), cells(FAULTS))
+@pytest.mark.parametrize("segment, everybody, dutch, said", cells(FAULTS))
 def test_identical_lists_alert_in_the_second_run_and_end_in_the_second_good_run(
     segment, everybody, dutch, said
 ):
@@ -171,14 +171,14 @@ def check(every, runs, gap):
     assert len(alone - again) <= 1, (alone, again)
 
 
-@pytest.mark.parametrize(("every", "fault", "gap"), [(5 * MINUTE, 2, 5), (DAY, 1, 1)])
+@pytest.mark.parametrize("every, fault, gap", [(5 * MINUTE, 2, 5), (DAY, 1, 1)])
 def test_a_relapse_fires_the_rules_that_the_fault_alone_fires_but_for_one(every, fault, gap):
     check(every, fault, gap)
 
 
 @pytest.mark.integration  # for its CPU
 @pytest.mark.parametrize(
-    ("every", "fault", "gap"),
+    "every, fault, gap",
     [
         (MINUTE, 3, 12),
         (MINUTE, 70, 8),

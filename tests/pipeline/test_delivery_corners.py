@@ -37,7 +37,7 @@ __all__ = ["scene"]
 ONLY_PAGER = (RouteOptions(receivers=["pager"]),)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("routes", "order"), [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
+@pytest.mark.parametrize("routes, order", [((), "pm"), (ONLY_PAGER, "pm"), (ONLY_PAGER, "mp")])
 def test_the_fallback_receiver_gets_the_start_and_the_end_even_if_no_route_names_it(
     scene, routes, order
 ):

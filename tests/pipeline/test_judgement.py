@@ -118,7 +118,7 @@ def test_a_changed_configuration_learns_again_and_the_old_reference_returns_with
 
 
 @pytest.mark.parametrize(
-    ("status", "outcome", "found"),
+    "status, outcome, found",
     [
         (RunStatus.FAILED, Outcome.ERROR, ()),
         (RunStatus.INSUFFICIENT, Outcome.NO_DATA, (measured(0.1),)),
@@ -402,7 +402,7 @@ half v13         0.50 0.30            too_few  not judged by what was normal bef
 """Versions and means of the runs after `OLD`; what is found of the last one, and what is said of it."""
 
 
-@pytest.mark.parametrize(("versions", "means", "outcome", "said"), cells(AFTER_OLD))
+@pytest.mark.parametrize("versions, means, outcome, said", cells(AFTER_OLD))
 def test_a_run_is_judged_by_the_normal_values_of_its_model(versions, means, outcome, said):
     after = [UNCLEAR.get(version, version) for version in versions.split()]
     found, _ = judged_by([*OLD, *after], [*MEANS, *map(float, means.split())])

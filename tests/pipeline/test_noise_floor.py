@@ -69,7 +69,7 @@ def test_the_noise_floor_and_the_excess_are_measured_for_each_user():
 
 
 @pytest.mark.parametrize(
-    ("answer", "reason"),
+    "answer, reason",
     [
         (
             SourceError("no such file"),
@@ -267,7 +267,7 @@ plain          plain        0.91 0.95 0.97   -
 """
 
 
-@pytest.mark.parametrize(("first", "second", "overlaps", "told"), cells(UNTRUSTED))
+@pytest.mark.parametrize("first, second, overlaps, told", cells(UNTRUSTED))
 def test_a_noise_floor_of_repeated_answers_is_not_judged_and_one_of_a_deterministic_baseline_is(
     first, second, overlaps, told
 ):

@@ -219,7 +219,7 @@ def test_a_source_that_never_answers_ends_at_the_deadline(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("keep", "kept", "batch_users"), [(Keep.NONE, 0, 3), (2, 2, 1), (9, 4, 3), (Keep.ALL, 4, 100)]
+    "keep, kept, batch_users", [(Keep.NONE, 0, 3), (2, 2, 1), (9, 4, 3), (Keep.ALL, 4, 100)]
 )
 def test_scores_and_lists_are_kept_for_the_configured_number_of_users(
     monkeypatch, keep, kept, batch_users
@@ -268,7 +268,7 @@ a                    ok           takes    -               only 1 of 2 users
 """
 
 
-@pytest.mark.parametrize(("answered", "earlier", "does", "written", "reason"), cells(WRITTEN))
+@pytest.mark.parametrize("answered, earlier, does, written, reason", cells(WRITTEN))
 def test_the_sink_gets_all_scores_but_scores_of_an_ok_run_are_only_replaced_by_an_ok_run(
     answered, earlier, does, written, reason
 ):
@@ -328,7 +328,7 @@ STOPPING = comparison(
 
 
 @pytest.mark.parametrize(
-    ("counts", "off", "most_asked"),
+    "counts, off, most_asked",
     [((10, 0, 90), -1e-6, USERS), ((2, 50, 48), 1e-6, USERS), ((10, 0, 90), -0.3, USERS / 2)],
 )
 def test_early_stops_are_wrong_at_most_as_often_as_promised(counts, off, most_asked):
@@ -364,7 +364,7 @@ def asked_of(good, what=STOPPING, **more):
 
 
 @pytest.mark.parametrize(
-    ("good", "outcome", "more"),
+    "good, outcome, more",
     [
         (1.0, Outcome.OK, {"weights": CannedWeights({1: 1.0})}),
         (0.0, Outcome.BREACH, {"pseudonyms": Pseudonyms(b"key")}),

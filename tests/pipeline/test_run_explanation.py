@@ -56,7 +56,7 @@ ndcg                    ndcg overlap                     overlap
 """
 
 
-@pytest.mark.parametrize(("watched", "measured", "explained"), cells(CHOSEN))
+@pytest.mark.parametrize("watched, measured, explained", cells(CHOSEN))
 def test_the_explained_metric_is_that_of_the_first_rule_or_else_the_first_metric(
     watched, measured, explained
 ):
@@ -179,7 +179,7 @@ SAID = """
 """
 
 
-@pytest.mark.parametrize(("least", "failed", "got"), cells(SAID))
+@pytest.mark.parametrize("least, failed, got", cells(SAID))
 def test_alerts_on_users_without_a_list_name_their_segment_and_the_cause(least, failed, got):
     said = f"40 of 80 users (50 %), exactly the users in country=DE, got {got}"
     what = changed(TWO, min_paired_share=float(least), rules=(*TWO.judging.rules, *LOST))
@@ -280,7 +280,7 @@ def with_finding(found, text):
     return replace(found, finding=finding)
 
 
-@pytest.mark.parametrize(("now", "earlier", "alerts", "recalled"), cells(RECALLED))
+@pytest.mark.parametrize("now, earlier, alerts, recalled", cells(RECALLED))
 def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts(
     now, earlier, alerts, recalled
 ):

@@ -137,7 +137,7 @@ NUMBERS_AS_TEXT = "{}".format
 
 
 @pytest.mark.parametrize(
-    ("parts", "floor", "spell"),
+    "parts, floor, spell",
     [(20, NoiseFloor.TEMPORAL, TEXTS), (7, NoiseFloor.SERVE, NUMBERS_AS_TEXT)],
 )
 def test_one_batch_and_many_find_the_same_to_the_last_bit(parts, floor, spell):

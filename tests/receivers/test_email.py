@@ -198,7 +198,7 @@ def test_a_refused_login_is_reported_without_the_password_that_the_server_repeat
 
 
 @pytest.mark.parametrize(
-    ("step", "act"), [*((step, hang) for step in STEPS), ("EHLO", trickle), ("CONTENT", trickle)]
+    "step, act", [*((step, hang) for step in STEPS), ("EHLO", trickle), ("CONTENT", trickle)]
 )
 def test_silence_and_drops_at_any_step_end_at_the_deadline(mail_server, options, step, act):
     mail_server.plan(step, act)

@@ -102,7 +102,7 @@ def test_a_handshake_a_reader_or_a_resolver_that_hangs_is_cut_at_the_deadline(co
 
 
 @pytest.mark.parametrize(
-    ("reply", "is_taken"),
+    "reply, is_taken",
     [(webhook.gzip_bomb, True), (webhook.flood_chunk_size, True), (webhook.flood_headers, False)],
 )
 def test_an_answer_of_any_size_costs_little_memory_and_ends_at_the_deadline(

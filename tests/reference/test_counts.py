@@ -63,7 +63,7 @@ def chance_beyond(limits, mean, dispersion):
 
 
 @pytest.mark.parametrize(
-    ("runs", "mean", "dispersion"), [(5, 0.1, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2)]
+    "runs, mean, dispersion", [(5, 0.1, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2)]
 )
 def test_healthy_counts_pass_their_limit_as_seldom_as_stated(runs, mean, dispersion):
     rng = np.random.default_rng(2)
@@ -97,7 +97,7 @@ def judge(counts, now, always=0.0, *, users=USERS, chance=SHARE):
     return float(to_count(limit, today[1])[0][0]), float(p[0])
 
 
-@pytest.mark.parametrize(("seen", "users", "most"), [(0.0, 88, 44), (0.0, 12, 10), (8.0, 20, 16)])
+@pytest.mark.parametrize("seen, users, most", [(0.0, 88, 44), (0.0, 12, 10), (8.0, 20, 16)])
 def test_more_than_half_of_the_users_are_never_normal_if_past_runs_hit_hardly_any(
     seen, users, most
 ):

@@ -86,7 +86,7 @@ def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
     return float(np.median(found.center))
 
 
-@pytest.mark.parametrize(("first", "pages"), [(0, 1), (42, 1), (42, 2)])
+@pytest.mark.parametrize("first, pages", [(0, 1), (42, 1), (42, 2)])
 def test_a_pattern_is_known_after_two_recurrences_with_an_alert_and_a_weekend_after_one(
     first, pages
 ):
@@ -121,7 +121,7 @@ def test_a_weekend_that_is_well_again_is_expected_to_be_well():
     assert expected_on(5, values, alarms) == pytest.approx(0, abs=0.5)
 
 
-@pytest.mark.parametrize(("side", "level"), [(-1.0, -8), (1.0, 0)])
+@pytest.mark.parametrize("side, level", [(-1.0, -8), (1.0, 0)])
 def test_a_week_after_a_fault_only_rules_that_alerted_on_it_allow_it_again(side, level):
     values, alarms = alarmed((np.arange(47) >= 40) & (np.arange(47) < 44))
     assert expected_on(5, values, alarms, side=side) == pytest.approx(level, abs=2)

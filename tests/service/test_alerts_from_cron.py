@@ -10,7 +10,7 @@ from monitor.service.commands.one_shot import open_one_shot
 from service.lists_world import APART, write_lists, write_world
 
 
-@pytest.mark.parametrize(("every", "resend", "hours"), [("1d", "1m", 96), ("1h", "2h", 8)])
+@pytest.mark.parametrize("every, resend, hours", [("1d", "1m", 96), ("1h", "2h", 8)])
 def test_an_alert_ends_four_intervals_of_its_comparison_ahead(
     every, resend, hours, collector, url, tmp_path
 ):

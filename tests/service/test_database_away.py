@@ -212,7 +212,7 @@ def test_a_receiver_that_needs_resends_gets_them_at_its_interval(world):
 
 
 @pytest.mark.parametrize(
-    ("error", "sent"),
+    "error, sent",
     [(SILENT, [RESOLVED]), (DOWN, [])],
     ids=["may have arrived", "did not arrive"],
 )

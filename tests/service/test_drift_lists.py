@@ -51,7 +51,7 @@ seg2-nonUK-pop  SimilarityDrop country=nonUK                             country
 """
 
 
-@pytest.mark.parametrize(("name", "alarms", "segment", "says"), cells(FAULTS))
+@pytest.mark.parametrize("name, alarms, segment, says", cells(FAULTS))
 def test_the_default_rules_fire_on_the_first_bad_day_and_name_the_fault(
     name, alarms, segment, says, tmp_path
 ):

@@ -193,7 +193,7 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
 
 
 @pytest.mark.parametrize(
-    ("act", "left_out", "words"),
+    "act, left_out, words",
     [
         (lambda _: None, [], "no run of home-feed can be judged: none is stored yet"),
         (
@@ -329,7 +329,7 @@ metrics: [footrule], noise_floor: null          margin: 0.5, reference: .nan  fo
 PARTS = {"early": SampleOptions(fixed=9, stop_when="decided"), "temporal": NoiseFloor.TEMPORAL}
 
 
-@pytest.mark.parametrize(("changes", "asked", "words"), cells(REFUSED))
+@pytest.mark.parametrize("changes, asked, words", cells(REFUSED))
 def test_a_question_without_an_answer_is_rejected_with_the_reason(changes, asked, words):
     changes, asked = (yaml.safe_load(f"{{{text.strip('-')}}}") for text in (changes, asked))
     changed_to = {

@@ -151,7 +151,7 @@ hs   | hhhhhhhhss | 8 | -
 """Who waits, who has a place, the most at once (a reload may lower it), and which of the waiting are admitted."""
 
 
-@pytest.mark.parametrize(("queue", "held", "most", "admitted"), rows(ADMITTED))
+@pytest.mark.parametrize("queue, held, most, admitted", rows(ADMITTED))
 def test_healthy_and_suspect_runs_have_separate_places(queue, held, most, admitted):
     waiting = tickets(queue.strip("-"))
     found = next_runs(waiting, tickets(held.strip("-")), int(most), now_s=0.0)

@@ -119,7 +119,7 @@ def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_awa
 
 
 @pytest.mark.parametrize(
-    ("jump", "slept_s"),
+    "jump, slept_s",
     [(HOUR * 6, 0.0), (HOUR * 6, 6 * 3600.0), (-HOUR * 24 * 365, 0.0)],
     ids=["six hours set or slept", "six hours slept, the monotonic clock goes on", "a year back"],
 )
@@ -190,7 +190,7 @@ SKIPPED = """
 """Seconds after which it was due, seconds after which the newest run ended, and what was skipped."""
 
 
-@pytest.mark.parametrize(("due_s", "ended_s", "counts"), rows(SKIPPED))
+@pytest.mark.parametrize("due_s, ended_s, counts", rows(SKIPPED))
 def test_skipped_slots_are_counted_as_overlap_busy_or_missed(due_s, ended_s, counts):
     newest = published.run(
         slot=START, started_at=START, finished_at=START + timedelta(seconds=int(ended_s))

@@ -50,7 +50,7 @@ def answer(path, _):
 
 
 @pytest.mark.parametrize(
-    ("kind", "options"), [(each[0], "".join(each[1:])) for each in cells(AUTHENTICATIONS)]
+    "kind, options", [(each[0], "".join(each[1:])) for each in cells(AUTHENTICATIONS)]
 )
 def test_no_secret_of_a_source_is_logged_at_debug(kind, options, debug_log, monkeypatch):
     for name in ("access_key_id", "secret_access_key", "session_token"):
@@ -91,7 +91,7 @@ class Sent:
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    "value, written",
     [
         (date(2024, 1, 8), "2024-01-08"),
         (1.5 * MINUTE, 90.0),

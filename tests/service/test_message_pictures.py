@@ -101,7 +101,7 @@ def test_a_receiver_that_rejects_the_picture_gets_only_the_text(pictures, mail_s
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    "name, value, said",
     [
         ("_TO_PNG", "raise SystemExit('no ink')", "RuntimeError in message_pictures"),
         ("_LIBRARIES", ("none",), "pip install"),

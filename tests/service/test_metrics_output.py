@@ -122,7 +122,7 @@ REFUSED = f"""
 """
 
 
-@pytest.mark.parametrize(("option", "told"), rows(REFUSED))
+@pytest.mark.parametrize("option, told", rows(REFUSED))
 def test_invalid_outputs_of_metrics_are_rejected_before_the_run(folder, option, told):
     done = rankwatch(f"run-once {option}")
     assert done.returncode == 2

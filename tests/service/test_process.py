@@ -35,7 +35,7 @@ def watched(baseline):
 ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]
 
 
-@pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
+@pytest.mark.parametrize("number, ending, code", ENDINGS)
 def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_restored(number, ending, code):
     done = []
     before = signal.getsignal(number)
@@ -51,7 +51,7 @@ def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_restored(numbe
     assert signal.getsignal(number) is before
 
 
-@pytest.mark.parametrize(("step", "left"), [("claim", []), ("finish", ["ok"])])
+@pytest.mark.parametrize("step, left", [("claim", []), ("finish", ["ok"])])
 def test_an_interrupt_waits_for_the_end_of_a_transaction_and_releases_a_claimed_slot(
     store, monkeypatch, step, left
 ):
@@ -83,7 +83,7 @@ class Ringing(threading.Event):
         return super().wait(timeout)
 
 
-@pytest.mark.parametrize(("number", "ending", "code"), ENDINGS)
+@pytest.mark.parametrize("number, ending, code", ENDINGS)
 def test_an_interrupted_run_releases_its_slot(store, number, ending, code):
     source = Ringing(number)
     with termination_raised(), pytest.raises(ending, match=code):

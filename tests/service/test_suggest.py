@@ -94,7 +94,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
 
 
 @pytest.mark.parametrize(
-    ("alarm_day", "runs", "note"),
+    "alarm_day, runs, note",
     [
         (6, 6, None),
         (0, len(MEANS), "learned from all runs, because alerts were active after most of them"),

@@ -47,7 +47,7 @@ def test_without_time_everybody_is_a_timeout_and_the_next_pull_is_not(kind, tmp_
 
 
 @pytest.mark.parametrize(
-    ("kind", "limits", "count"),
+    "kind, limits, count",
     [
         ("file parquet wide", {"max_bytes": 2**20}, 140_000),
         ("file jsonl wide", {"max_bytes": 2**20}, 140_000),
@@ -91,7 +91,7 @@ READ = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "role"),
+    "kind, role",
     [(kind, role) for kind, each in PULLED.items() for role in READ if getattr(each, role)],
 )
 def test_all_that_a_kind_declares_is_read_and_its_loss_is_said(kind, role, tmp_path):
@@ -136,7 +136,7 @@ FORMS = parsed(r"""
 """)
 
 
-@pytest.mark.parametrize(("forms", "given", "spelled"), FORMS)
+@pytest.mark.parametrize("forms, given, spelled", FORMS)
 def test_forms_are_applied_in_order_and_one_that_does_not_fit_leaves_the_id(forms, given, spelled):
     assert make_speller(forms)([given]) == [spelled]
 

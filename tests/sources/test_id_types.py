@@ -265,7 +265,7 @@ def test_values_that_only_fill_up_lists_are_no_items_in_frames():
 
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
-@pytest.mark.parametrize(("filler", "items"), [(None, ["a", "b"]), ("", ["a", "b"]), (-1, [5, 6])])
+@pytest.mark.parametrize("filler, items", [(None, ["a", "b"]), ("", ["a", "b"]), (-1, [5, 6])])
 def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stand(
     form, filler, items, tmp_path
 ):
@@ -291,7 +291,7 @@ a|b          text with separators: write a JSON array such as ["a","b"], or one 
 """
 
 
-@pytest.mark.parametrize(("text", "advice"), cells(PRINTED))
+@pytest.mark.parametrize("text, advice", cells(PRINTED))
 def test_the_program_that_wrote_a_list_as_text_is_recognized(text, advice):
     lists = ListCollector(5)
     lists.add("u", text)

@@ -76,7 +76,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.parametrize(("damage", "later_s", "left"), DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("damage, later_s, left", DAMAGES.values(), ids=DAMAGES)
 def test_only_users_whose_answers_are_damaged_or_too_old_are_requested_again(
     damage, later_s, left, tmp_path, monkeypatch
 ):
@@ -146,7 +146,7 @@ comparisons:
 
 
 @pytest.mark.parametrize(
-    ("settings", "folder"),
+    "settings, folder",
     [
         ("database: sqlite:////data/rankwatch.db", "/data/rankwatch.db-answers"),
         ("{database: postgresql://db/rankwatch, answers_folder: /state}", "/state"),

@@ -54,7 +54,7 @@ REFUSED += [case("jsonl", "jsonl", ("7", 1), TWICE)]
 REFUSED += [case("jsonl", "jsonl", ("a\nb" + "x" * 500, -1), r"^item 'abxxx[^\n]{,280}$")]
 
 
-@pytest.mark.parametrize(("kept", "row", "reason"), REFUSED)
+@pytest.mark.parametrize("kept, row, reason", REFUSED)
 def test_an_odd_row_is_reported_with_its_item_and_place(kept, row, reason, tmp_path):
     with pytest.raises(SourceError, match=reason):
         read(WRITERS[kept]([(7, 0.5), (12, 1.0), row], tmp_path))

@@ -97,7 +97,7 @@ CASES += [(kept, OF_ITEMS[kept], odd) for kept in ("parquet", "csv") for odd in 
 
 
 @pytest.mark.parametrize(
-    ("write", "row", "reason"), [case(kept, write, *odd) for kept, write, odd in CASES]
+    "write, row, reason", [case(kept, write, *odd) for kept, write, odd in CASES]
 )
 def test_an_odd_row_is_refused_with_its_user(write, row, reason, tmp_path):
     with pytest.raises(SourceError, match=f"^user '{row[0]}' of .* {reason}"):
@@ -133,7 +133,7 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("items", "grades", "reason"),
+    "items, grades, reason",
     [
         (1, 1, "and no lists: if each row has one item, give item and grade"),
         ([1], ["1"], "column .* holds .*: it must hold lists of numbers"),

@@ -45,7 +45,7 @@ NO_NUMBERS.append([1.0, 10**400])
 
 
 @pytest.mark.parametrize(
-    ("kept", "odd"), [*((kept, NOT_AS_MANY) for kept in OF_LISTS), ("jsonl", NO_NUMBERS)]
+    "kept, odd", [*((kept, NOT_AS_MANY) for kept in OF_LISTS), ("jsonl", NO_NUMBERS)]
 )
 def test_scores_that_are_no_numbers_or_not_as_many_as_items_make_one_list_malformed(
     kept, odd, tmp_path
@@ -119,7 +119,7 @@ def test_scores_are_selected_by_jmespath(recommender):
 
 
 @pytest.mark.parametrize(
-    ("columns", "item", "odd"),
+    "columns, item, odd",
     [
         (WIDE, [1], [True]),
         (WIDE, [1], 1.0),

@@ -89,7 +89,7 @@ SPOILED = parsed("""
 """)
 
 
-@pytest.mark.parametrize(("form", "items", "found"), SPOILED)
+@pytest.mark.parametrize("form, items, found", SPOILED)
 def test_rows_without_a_user_and_items_that_are_no_ids_fail_the_source_above_the_limit(
     form, items, found, tmp_path
 ):

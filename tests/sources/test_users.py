@@ -95,7 +95,7 @@ OVER_HTTP = parsed("""
 """)
 
 
-@pytest.mark.parametrize(("answer", "users", "found"), OVER_HTTP)
+@pytest.mark.parametrize("answer, users, found", OVER_HTTP)
 def test_users_are_an_array_of_keys_or_of_objects_in_one_answer_over_http(answer, users, found):
     with answering(lambda *_: (200, {"data": answer})) as server:
         options = {"url": f"{server.url}/users/{{slot:%Y-%m-%d}}", "users": "data", "user": "id"}
@@ -115,7 +115,7 @@ NO_USERS = parsed(r"""
 """)
 
 
-@pytest.mark.parametrize(("status", "answer", "options", "told"), NO_USERS)
+@pytest.mark.parametrize("status, answer, options, told", NO_USERS)
 def test_an_answer_without_users_is_reported(status, answer, options, told):
     answer = answer * 100 if "max_bytes" in options else answer
     with answering(lambda *_: (status, answer)) as server, pytest.raises(SourceError) as caught:

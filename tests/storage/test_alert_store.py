@@ -124,7 +124,7 @@ firing firing pending | refused
 """The stored state, the one to store, and where its transition begins."""
 
 
-@pytest.mark.parametrize(("moves", "answer"), rows(ADMITTED))
+@pytest.mark.parametrize("moves, answer", rows(ADMITTED))
 def test_a_state_is_stored_only_if_it_follows_from_the_stored_state(moves, answer):
     before, after, cause_from = (None if word == "-" else State(word) for word in moves.split())
     assert after

@@ -48,7 +48,7 @@ sqlite:///:memory: | in memory would be lost
 """
 
 
-@pytest.mark.parametrize(("url", "says"), rows(REFUSED))
+@pytest.mark.parametrize("url, says", rows(REFUSED))
 def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url, says):
     with pytest.raises(ConfigError, match=re.escape(says)) as caught:
         parse_url(url)
@@ -126,7 +126,7 @@ CheckViolation | new row {CANARY} DETAIL: {CANARY} | refused a statement (SQLSTA
 """
 
 
-@pytest.mark.parametrize(("name", "text", "says"), rows(STATES.replace("| |", "|  |")))
+@pytest.mark.parametrize("name, text, says", rows(STATES.replace("| |", "|  |")))
 def test_errors_of_postgres_are_translated(name, text, says):
     error = getattr(psycopg.errors, name)(text.replace(" DETAIL", "\nDETAIL"))
     with pytest.raises(

@@ -50,7 +50,7 @@ def test_a_series_has_each_finished_run_with_its_expectation(filled):
 
 
 @pytest.mark.parametrize(
-    ("change", "kept"),
+    "change, kept",
     [(summaries.update().values(mean=0.125), (0.125, 1874)), (summaries.delete(), (None, 0))],
 )
 def test_a_reduced_series_keeps_the_newest_and_the_lowest_run_or_one_without_a_mean(
@@ -207,7 +207,7 @@ text nothing | -
 """The second alert of `two` is critical. Every reason has a "b", as in "below"."""
 
 
-@pytest.mark.parametrize(("wanted", "found"), rows(FILTERS))
+@pytest.mark.parametrize("wanted, found", rows(FILTERS))
 def test_incidents_are_found_by_comparison_by_worst_severity_and_by_text(incidents, wanted, found):
     name, value = wanted.split(" ", 1)
     conditions = {name: Severity(value) if name == "severity" else value}

@@ -68,7 +68,7 @@ def test_only_the_owner_can_read_the_lock_file_also_if_it_existed(file):
 
 
 @pytest.mark.parametrize(
-    ("process", "named"),
+    "process, named",
     [(ENDED_PROCESS, "an unknown process"), (os.getpid(), "since yesterday")],
     ids=["ended", "running"],
 )

@@ -74,7 +74,7 @@ def replay(fault, folder):
     return runs, starts
 
 
-@pytest.mark.parametrize(("fault", "alert", "day", "says"), cells(SAID))
+@pytest.mark.parametrize("fault, alert, day, says", cells(SAID))
 def test_a_fault_is_noticed_in_its_first_run_in_one_message_with_its_cause(
     fault, alert, day, says, folder
 ):

@@ -64,7 +64,7 @@ def test_the_difference_and_its_interval_are_those_of_a_regression_on_the_arm_an
 
 
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "value", "is_bounded"),
+    "baseline, candidate, value, is_bounded",
     [
         ([2.0], [1.0], -0.5, True),  # constant
         ([2.0, 3.0], [0.0], -1.0, True),  # all outcomes are lost
@@ -84,9 +84,7 @@ def test_a_difference_without_a_clear_mean_has_no_interval(baseline, candidate, 
     assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
 
 
-@pytest.mark.parametrize(
-    ("users", "is_bounded"), [(0, False), (1, False), (99, False), (101, True)]
-)
+@pytest.mark.parametrize("users, is_bounded", [(0, False), (1, False), (99, False), (101, True)])
 def test_a_few_users_have_no_interval(users, is_bounded):
     arm = measure_moments_of_arm(np.ones(users), np.zeros(users))
     found = relative_difference(arm, arm, 3.0)
@@ -324,7 +322,7 @@ def test_each_user_has_one_preference_however_often_the_user_clicks(tmp_path, mo
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options, said",
     [
         ("--teams old,newer", "has no row whose team is 'newer': correct --teams"),
         ("--teams old", "must have two values"),

@@ -200,7 +200,7 @@ CONDITIONS = """
 """
 
 
-@pytest.mark.parametrize(("evidence", "before", "after", "no_data"), cells(CONDITIONS))
+@pytest.mark.parametrize("evidence, before, after, no_data", cells(CONDITIONS))
 def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
     evidence, before, after, no_data, monkeypatch
 ):
@@ -225,7 +225,7 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
         )
 
 
-@pytest.mark.parametrize(("p", "fires"), [(0.001, True), (0.0011, False), (None, False)])
+@pytest.mark.parametrize("p, fires", [(0.001, True), (0.0011, False), (None, False)])
 def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
     p, fires, monkeypatch
 ):

@@ -69,7 +69,7 @@ def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options, said",
     [
         ("--unpaired log.jsonl", "needs --arms A,B and --before DATE"),
         (f"{COMPARE.removeprefix('compare ')} --html x.html", "does not go with --html"),

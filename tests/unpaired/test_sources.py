@@ -147,7 +147,7 @@ def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
 
 
 @pytest.mark.parametrize(
-    ("kind", "assigned_in"), [("parquet", "csv"), ("sqlite", "csv"), ("jsonl", "sqlite")]
+    "kind, assigned_in", [("parquet", "csv"), ("sqlite", "csv"), ("jsonl", "sqlite")]
 )
 def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigned_in):
     """A newer list of the other arm is not this user's list."""

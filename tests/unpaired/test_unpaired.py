@@ -39,7 +39,7 @@ SSRM_TEST = """
 """
 
 
-@pytest.mark.parametrize(("baseline", "candidate", "planned", "expected"), cells(SSRM_TEST))
+@pytest.mark.parametrize("baseline, candidate, planned, expected", cells(SSRM_TEST))
 def test_the_evidence_against_the_split_is_that_of_ssrm_test(
     baseline, candidate, planned, expected
 ):
@@ -47,7 +47,7 @@ def test_the_evidence_against_the_split_is_that_of_ssrm_test(
     assert found == pytest.approx(float(expected), abs=1e-7)
 
 
-@pytest.mark.parametrize(("baseline", "candidate", "planned"), [(60, 20, 0.5), (3, 9, 0.2)])
+@pytest.mark.parametrize("baseline, candidate, planned", [(60, 20, 0.5), (3, 9, 0.2)])
 def test_the_evidence_is_the_likelihood_ratio_over_the_prior(baseline, candidate, planned):
     prior = scipy.stats.beta(CONCENTRATION * planned, CONCENTRATION * (1 - planned))
     ratio = prior.expect(

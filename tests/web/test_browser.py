@@ -136,7 +136,7 @@ def find_with_axe(tab, **options):
     )
 
 
-@pytest.mark.parametrize(("width", "is_dark"), [(1280, False), (390, True), (390, False)])
+@pytest.mark.parametrize("width, is_dark", [(1280, False), (390, True), (390, False)])
 def test_no_page_is_wider_than_its_window_cuts_a_table_complains_or_asks_another_host_and_axe_finds_nothing(
     chromium, addresses, width, is_dark
 ):

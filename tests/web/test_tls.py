@@ -143,7 +143,7 @@ UNUSABLE = yaml.safe_load(r"""
 """)
 
 
-@pytest.mark.parametrize(("key", "path", "message"), UNUSABLE)
+@pytest.mark.parametrize("key, path, message", UNUSABLE)
 def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, key, path, message):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "no.crt").write_bytes(b"\xff canary")

@@ -58,7 +58,7 @@ def said_of(read):
 
 
 @pytest.mark.parametrize(
-    ("name", "write", "lists", "users"),
+    "name, write, lists, users",
     [
         second_ring("lines.jsonl.gz", long_lines, r"in \d+MB of memory", r"in \d+MB of memory"),
         (

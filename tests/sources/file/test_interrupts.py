@@ -35,7 +35,7 @@ NO_BLOCK = duckdb.IOException("IO Error: no such block")
 
 
 @pytest.mark.parametrize(
-    ("first", "then", "kind", "said"),
+    "first, then, kind, said",
     [
         (None, RuntimeError("Query interrupted"), KeyboardInterrupt, "^$"),
         (None, RuntimeError("another defect"), RuntimeError, "another defect"),

@@ -195,7 +195,7 @@ def found(measurement):
 
 
 @pytest.mark.parametrize(
-    ("kept", "spell", "form", "users", "batch_users"),
+    "kept, spell, form, users, batch_users",
     [
         second_ring("parquet", int, "wide", "of the baseline", 29),
         second_ring("csv", str, "long", "of a file", 10_000),
@@ -237,7 +237,7 @@ def test_a_join_finds_what_pulling_finds(tmp_path, kept, spell, form, users, bat
 
 @pytest.mark.parametrize("most", [2, 3, 10])
 @pytest.mark.parametrize(
-    ("hashes", "is_repeated"), [([], False), ([3, 1, 2], False), ([1, 3, 1], True)]
+    "hashes, is_repeated", [([], False), ([3, 1, 2], False), ([1, 3, 1], True)]
 )
 def test_equal_hashes_are_found_in_memory_and_in_the_database(
     hashes, is_repeated, most, monkeypatch
@@ -283,7 +283,7 @@ DAMAGED = [
 ]
 
 
-@pytest.mark.parametrize(("damage", "reason"), DAMAGED)
+@pytest.mark.parametrize("damage, reason", DAMAGED)
 def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, damage, reason):
     damage(Path(files[1].path))
 
@@ -298,7 +298,7 @@ def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(files, dama
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"),
+    "damage, reason",
     [
         (Path.unlink, "does not exist"),
         (holding(user=[""], country=["DE"], tier=[1], vip=[True]), "has no user"),
@@ -423,7 +423,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
 
 
 @pytest.mark.parametrize(
-    ("columns", "cells"),
+    "columns, cells",
     [
         ({"user": "key", "item": "KEY_1", "rank": "rank"}, [1, 2]),
         ({"user": "segment_0", "items": "Here"}, [[1], [2]]),

@@ -61,7 +61,7 @@ def test_links_in_the_folder_and_to_the_folder_are_followed_and_links_out_of_it_
 
 
 @pytest.mark.parametrize(
-    ("header", "shown"),
+    "header, shown",
     [
         ("hunter2,swordfish", "a.csv has no column 'user', 'items': check the path"),
         ("users,items", "no column 'user' (did you mean 'users'?): it has users, items"),

@@ -35,7 +35,7 @@ FIXED, DECIMALS = pa.list_(pa.float32(), 2), pa.list_(pa.decimal128(9, 3))
 
 
 @pytest.mark.parametrize(
-    ("items", "users", "scores"),
+    "items, users, scores",
     [
         (pa.array(NUMBERS, pa.list_(pa.uint64())), KEYS.cast(pa.int32()), pa.list_(pa.float16())),
         (pa.array(NUMBERS, pa.list_(pa.int64(), 2)), KEYS.dictionary_encode(), FIXED),
@@ -66,7 +66,7 @@ def test_text_that_is_not_utf8_is_refused(column, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kept", "rows"), [("csv", 600), ("tsv", 600), ("jsonl", 600), ("parquet", 15_000)]
+    "kept, rows", [("csv", 600), ("tsv", 600), ("jsonl", 600), ("parquet", 15_000)]
 )
 def test_rows_in_order_need_no_rank_even_if_there_are_many_rows_in_several_parts(
     kept, rows, tmp_path
@@ -156,7 +156,7 @@ def test_the_format_may_be_set_if_the_suffix_does_not_say_it(tmp_path):
 DAMAGED = {"a.parquet": b"", "a.csv": b"", "a.csv.gz": b"user,items\n", "a.jsonl": b"[" * 100_000}
 
 
-@pytest.mark.parametrize(("name", "content"), DAMAGED.items())
+@pytest.mark.parametrize("name, content", DAMAGED.items())
 def test_a_damaged_file_is_one_line(name, content, tmp_path):
     (tmp_path / name).write_bytes(content)
 
@@ -179,7 +179,7 @@ def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(patter
 
 
 @pytest.mark.parametrize(
-    ("damage", "reason"),
+    "damage, reason",
     [
         (
             lambda path: parquet(path, user=[7], items=[[1]]),

@@ -78,7 +78,7 @@ def of_arm(log, arm):
 
 
 @pytest.mark.parametrize(
-    ("kept", "form", "time"),
+    "kept, form, time",
     [
         ("jsonl", "wide", "other zone"),
         ("csv", "long", "no zone"),
@@ -107,7 +107,7 @@ def test_users_of_one_arm_are_missing_in_the_other_arm_whether_pulled_or_joined(
 
 
 @pytest.mark.parametrize(
-    ("kept", "form", "rest"), [("jsonl", "wide", '{"served_at": "2024'), ("csv", "long", "2024-01")]
+    "kept, form, rest", [("jsonl", "wide", '{"served_at": "2024'), ("csv", "long", "2024-01")]
 )
 def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
     tmp_path, monkeypatch, kept, form, rest
@@ -141,7 +141,7 @@ def test_a_log_without_the_column_of_the_arm_is_named_by_its_own_path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("period", "span"),
+    "period, span",
     [
         ({}, "in the 1h up to 2024-01-08T12:30:00Z"),
         (PERIOD, "after 2024-01-08T11:30:00Z and up to 2024-01-08T12:28:00Z"),

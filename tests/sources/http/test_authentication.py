@@ -53,9 +53,7 @@ def test_recombees_signature_is_last_in_the_query_and_covers_everything_before_i
     assert signature == hmac.new(b"private", before.encode(), hashlib.sha1).hexdigest()
 
 
-@pytest.mark.parametrize(
-    ("path", "options"), [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)]
-)
+@pytest.mark.parametrize("path, options", [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)])
 def test_awss_signature_is_botocores_byte_for_byte(path, options):
     keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "service": "personalize"}
     url, asked = asked_with(path, auth={"aws": keys | {"region": "eu-west-1"}}, **options)
@@ -173,7 +171,7 @@ def test_a_token_that_is_refused_is_fetched_again_once_and_not_by_each_request()
     assert server.tokens == 2
 
 
-@pytest.mark.parametrize(("status", "token"), [(403, "t"), (200, "line\r\nbreak")])
+@pytest.mark.parametrize("status, token", [(403, "t"), (200, "line\r\nbreak")])
 def test_without_a_token_the_reason_is_reported_and_its_server_gets_one_request(
     status, token, monkeypatch
 ):

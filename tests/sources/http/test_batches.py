@@ -53,7 +53,7 @@ BODIES = parsed("""
 """)
 
 
-@pytest.mark.parametrize(("body", "posted"), BODIES)
+@pytest.mark.parametrize("body, posted", BODIES)
 def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
     answer = 200, [list_of("a"), list_of("b")]
     pull, (asked,) = ask(lambda *_: answer, "a", "b", method="POST", batch=64, body=body)
@@ -70,7 +70,7 @@ def test_users_in_an_address_are_percent_encoded_and_separated_by_commas():
 
 
 @pytest.mark.parametrize(
-    ("batch", "answer", "options"),
+    "batch, answer, options",
     [
         (1, lambda users: [list_of(user) for user in users], {}),
         (3, lambda users: {"r": of_users(users)}, {"answers": "r", "items": "ids"}),
@@ -87,7 +87,7 @@ def test_answers_are_matched_to_their_users(batch, answer, options):
 
 
 @pytest.mark.parametrize(
-    ("answer", "options", "failures", "told"),
+    "answer, options, failures, told",
     [
         ([list_of(user) for user in USERS[:5]], {}, {"malformed": 10}, "gave 5 answers"),
         (of_users(USERS[:5]), NAMED, {"missing": 5}, "omitted users"),

@@ -107,7 +107,7 @@ def test_a_source_that_answers_is_not_given_up_for_many_faults(recommender):
     assert recommender.attempts.keys() == {*USERS, "zz"}
 
 
-@pytest.mark.parametrize(("behaviour", "attempts"), [("cut", 3), ("missing", 1)])
+@pytest.mark.parametrize("behaviour, attempts", [("cut", 3), ("missing", 1)])
 def test_only_faults_that_may_pass_are_retried(behaviour, attempts, recommender):
     recommender.otherwise = behaviour
 
@@ -136,7 +136,7 @@ def test_all_pulls_of_a_run_request_the_users_in_the_same_random_order(
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason", "timeout_s", "options"),
+    "fault, reason, timeout_s, options",
     parsed("""
         ["slow", "timeout", 120, {"timeout": "1s", "retries": 0}]
         ["limited_for_hours", "rate_limited", 120, {}]

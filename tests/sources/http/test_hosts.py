@@ -63,7 +63,7 @@ def test_no_more_requests_are_sent_in_a_second_than_the_rate_allows():
     assert made == pytest.approx([number / 4 for number in range(20)])
 
 
-@pytest.mark.parametrize(("asked_for_s", "kept_s"), [(30.0, 30.0), (1e9, 3600.0)])
+@pytest.mark.parametrize("asked_for_s, kept_s", [(30.0, 30.0), (1e9, 3600.0)])
 def test_no_request_is_sent_to_a_host_before_the_end_of_a_pause_that_it_asked_for(
     asked_for_s, kept_s
 ):

@@ -27,7 +27,7 @@ QUICK = (
 
 
 @pytest.mark.parametrize(
-    ("took_s", "reason", "note"),
+    "took_s, reason, note",
     [
         ([0.02] * 500, "too_slow", QUICK),
         ([0.02] * 100 + [9.9], "timeout", f"had not answered {PASSED}{OTHERS}"),
@@ -44,7 +44,7 @@ def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(took_s, re
 
 
 @pytest.mark.parametrize(
-    ("worked", "waited", "is_too_slow_to_ask", "is_too_slow_to_hear"),
+    "worked, waited, is_too_slow_to_ask, is_too_slow_to_hear",
     [(8.0, 0.0, True, False), (2.0, 6.0, True, True), (0.5, 4.0, False, False)],
 )
 def test_a_thread_without_a_processor_is_at_fault_itself_and_one_at_work_only_where_users_were_not_asked(

@@ -76,7 +76,7 @@ SHAPES = parsed("""
 """)
 
 
-@pytest.mark.parametrize(("answer", "shape"), SHAPES)
+@pytest.mark.parametrize("answer, shape", SHAPES)
 def test_an_answer_without_items_at_the_path_is_reported_with_its_structure(
     answer, shape, recommender
 ):
