@@ -252,7 +252,7 @@ def transition(**changes):
 
 
 def measured_run(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured):
-    found: dict[str, Any] = {
+    found: Any = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
     reasons: tuple[RunReason, ...] = ()

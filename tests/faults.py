@@ -4,7 +4,7 @@ A shop has two models of the same taste. Both are trained every day. `Fault.list
 day, with the fault in them.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 
 
@@ -69,7 +70,7 @@ _OF_BOTH_ARMS = {Kind.COPIED, Kind.NEARLY_COPIED, Kind.INTERLEAVED}
 _REMOVES_ITEMS = {Kind.ITEMS_GONE, Kind.CATEGORY_GONE, Kind.ITEM_GONE}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Shop:
     """Users, items and the lists of two models by day. Shops with the same ``seed`` are equal.
 
@@ -128,7 +129,7 @@ def _taste(shop):
     return rng.normal(size=(shop.users, shop.items)) + 0.7 * liked + np.linspace(2, 0, shop.items)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Fault:
     """A fault of one arm or of both arms, from the day ``begins`` on. If it is repaired, it ends on the day ``ends``.
 

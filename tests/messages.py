@@ -120,12 +120,7 @@ def exposed(item, title=None, **changes):
 def finding(kind, **changes):
     """A fault of the candidate that concerns 60 of 200 users."""
     base = Finding(
-        kind=kind,
-        arms=(Arm.CANDIDATE,),
-        segment="all",
-        segment_share=1.0,
-        users=60,
-        compared=200,
+        kind=kind, arms=(Arm.CANDIDATE,), segment="all", segment_share=1.0, users=60, compared=200
     )
     return replace(base, **changes)
 

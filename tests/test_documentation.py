@@ -26,11 +26,7 @@ from servers import require
 ROOT = Path(__file__).resolve().parents[1]
 README, CLI_GUIDE, DEPLOYING = (
     (ROOT / name).read_text()
-    for name in (
-        "README.md",
-        "docs/reference/commands.md",
-        "docs/how-to/one-run.md",
-    )
+    for name in ("README.md", "docs/reference/commands.md", "docs/how-to/one-run.md")
 )
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
 

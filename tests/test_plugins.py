@@ -412,9 +412,7 @@ def test_a_configuration_without_plugins_does_not_search_for_plugins(monkeypatch
     parse("rbo(p=0.9)")
 
 
-def test_options_of_a_plugin_are_in_the_hash_and_schema_and_errors_but_secrets_are_not(
-    install,
-):
+def test_options_of_a_plugin_are_in_the_hash_and_schema_and_errors_but_secrets_are_not(install):
     install()
     plain, same, other = (
         load_text(watching(does)).comparisons[0]

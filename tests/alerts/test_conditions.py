@@ -4,17 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from factories import (
-    DAY,
-    HOUR,
-    SLOT,
-    changed,
-    comparison,
-    coverage_row,
-    evaluate,
-    rule,
-    summary,
-)
+from factories import DAY, HOUR, SLOT, changed, comparison, coverage_row, evaluate, rule, summary
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import Arm, Coverage

@@ -96,7 +96,7 @@ READINGS = [
 @pytest.mark.parametrize("row", READINGS)
 def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
     name, value, users, expected, outcome, recovers, reason = row
-    figures: dict[str, Any] = {"evidence_limit": 1e4}
+    figures: Any = {"evidence_limit": 1e4}
     for figure in expected.split():
         key, _, number = figure.partition("=")
         figures[key] = None if number == "nan" else float(number)

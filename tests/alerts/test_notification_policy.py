@@ -80,8 +80,8 @@ def decide(*changes, lasting=(START,), told=(), known=False, policy=None, ungrou
     return [(each.status, each.reason) for each in dispatch.decide(owed(*changes, known=known))]
 
 
-TOLD: dict[str, Any] = {"told": (START,)}
-OVER: dict[str, Any] = {"lasting": ()}
+TOLD: Any = {"told": (START,)}
+OVER: Any = {"lasting": ()}
 SEND = (SENT, None)
 SEGMENT = replace(START, segment="country=UK", dedup_key="uk", slot=SLOT + MINUTE)
 
@@ -277,9 +277,9 @@ def test_each_incident_has_one_message_with_its_firing_alerts():
 
 
 LATER = SLOT + HOUR
-GAPS: dict[str, Any] = {"value": 0.3, "normal": 0.5}
+GAPS: Any = {"value": 0.3, "normal": 0.5}
 FRENCH = replace(START, segment="country=FR", dedup_key="fr", slot=LATER, users=100)
-SHARE: dict[str, Any] = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
+SHARE: Any = {"statistic": "share_below(0)", "normal": 0.02, "users": 1000}
 
 
 ROSE = "its severity rose from warning to critical"
@@ -467,7 +467,7 @@ def opened(slot=SLOT, *before, **changes):
     return state
 
 
-CONDITION: dict[str, Any] = {"metric": "condition"}
+CONDITION: Any = {"metric": "condition"}
 
 
 def test_an_incident_is_joined_for_a_while_after_its_first_alert_but_not_for_ever():

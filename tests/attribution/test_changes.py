@@ -322,8 +322,7 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
 
 
 @pytest.mark.parametrize(
-    "kind, told",
-    [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)],
+    "kind, told", [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)]
 )
 def test_a_fault_that_both_arms_show_is_named_without_earlier_lists(kind, told):
     found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())

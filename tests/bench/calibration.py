@@ -10,7 +10,7 @@ import itertools
 import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from scipy.special import betainc, chdtri, stdtrit
 from bench import show
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.measures.kernels.exposure import weigh_changes
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
 from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_waiting
@@ -86,7 +87,7 @@ IDENTICAL = 0.01
 """Share of users with the same list in both arms. It is larger on days with similar arms."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@immutable
 class World:
     """``copies`` independent comparisons of ``segments`` segments of ``users`` users each, for ``runs`` judged runs.
 

@@ -29,7 +29,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -41,6 +41,7 @@ import yaml
 
 from bench import parse_options, show
 from faults import Fault, Kind, Shop, draw_fault, draw_shop, write_lists
+from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import RunResult
 from monitor.service.commands.one_shot import open_one_shot
@@ -143,7 +144,7 @@ _SENTENCES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Read:
     """What a message says about a fault."""
 
@@ -154,7 +155,7 @@ class Read:
     counted: int | None = None  # the number of users that can be counted, if not all users can
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Received:
     """What one receiver got about a fault.
 
@@ -168,7 +169,7 @@ class Received:
     most_bytes: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Incident:
     """A fault, and the messages about it.
 
@@ -196,7 +197,7 @@ class Incident:
         return kinds.pop() if len(kinds) == 1 else "not the same"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Fakes:
     """Fake services that get the messages."""
 

@@ -16,7 +16,6 @@ import tempfile
 import time
 import urllib.request
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from bench import parse_options, show
 from bench.canned import canned_server
+from monitor.model.immutable import immutable
 
 ROOT = Path(__file__).parents[2]
 WARM_ROUNDS = 2
@@ -55,6 +55,7 @@ COMPARISON = """
 
 ALONE = """
 import asyncio, json, statistics, sys, time
+from monitor.model.immutable import immutable
 import aiohttp
 
 ADDRESS, USERS, ROUNDS = sys.argv[1], int(sys.argv[2]), 10
@@ -80,7 +81,7 @@ asyncio.run(measure())
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@immutable
 class Plan:
     """What one row of the table measures."""
 

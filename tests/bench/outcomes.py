@@ -151,11 +151,7 @@ def main(arguments):
     """Print one table."""
     options = parse_options(arguments, repetitions=10_000, only="")
     cases = [(name, 1_000, 0.5, True) for name in WORLDS]
-    cases += [
-        ("clicks", 200, 0.5, True),
-        ("heavy", 1_000, 0.9, True),
-        ("heavy", 10_000, 0.9, True),
-    ]
+    cases += [("clicks", 200, 0.5, True), ("heavy", 1_000, 0.9, True), ("heavy", 10_000, 0.9, True)]
     rows = []
     for name, users, share, with_before in cases:
         if options.only not in ("", name):

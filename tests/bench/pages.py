@@ -185,7 +185,7 @@ def _copy_runs(connection, numbers, options):
             if connection.dialect.name != "sqlite" or each.name != "day"
         ]
         number = table.c["run_id" if "run_id" in table.c else "id"]
-        new_values: dict[str, Any] = {
+        new_values: Any = {
             number.name: number + past.n * _SHIFT,
             "slot": past.slot,
             "at": past.slot,

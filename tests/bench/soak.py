@@ -62,10 +62,7 @@ def main(arguments):
     )
     with canned_server() as address, tempfile.TemporaryDirectory() as name:
         seen = Path(name) / "seen"
-        with serving(plan, Path(name), address, WATCHED, str(seen), str(LOOK_S)) as (
-            daemon,
-            url,
-        ):
+        with serving(plan, Path(name), address, WATCHED, str(seen), str(LOOK_S)) as (daemon, url):
             with scraping(url, options.scrapes) as scrapes:
                 counts = watch_scrapes(scrapes, options.seconds)
             if daemon.poll() is not None:

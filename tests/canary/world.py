@@ -109,7 +109,7 @@ class World:
             return [self.given(each, way) for each in tree]
         if way == "direct" or not isinstance(tree, dict):
             return tree
-        found: dict[str, Any] = {}
+        found: Any = {}
         for key, value in tree.items():
             if key in {"body", "with"}:  # values of the user's own
                 found[key] = value

@@ -53,10 +53,7 @@ def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
     assert "has already run, and its sources answer only for the present" in again.stderr
     assert "To run it again, add --again" in again.stderr
     assert (again.returncode, again.stdout.count("run before")) == (0, 1)
-    for command, words in (
-        ("silence", "no silences: "),
-        ("notify ls", "no pending deliveries"),
-    ):
+    for command, words in (("silence", "no silences: "), ("notify ls", "no pending deliveries")):
         assert words in rankwatch(command).stdout
     suggested = rankwatch("suggest feed").stdout.splitlines()[:2]
     assert [" - " in line or line.endswith(" -") for line in suggested] == [False, False]

@@ -6,13 +6,7 @@ import pytest
 
 from commands import assert_refused, rankwatch
 from servers.certificates import found
-from servers.webhook import (
-    answer,
-    disconnect,
-    flood_headers,
-    trickle_body,
-    trickle_headers,
-)
+from servers.webhook import answer, disconnect, flood_headers, trickle_body, trickle_headers
 from web.sites import serving, tls_of
 
 

@@ -15,15 +15,7 @@ from servers.recommender import running_recommender
 pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
 PERIOD = "--since 2024-01-08 --until 2024-01-08"
-TABLES = (
-    "runs",
-    "coverage",
-    "summaries",
-    "evidence",
-    "kept_lists",
-    "scores",
-    "explanations",
-)
+TABLES = ("runs", "coverage", "summaries", "evidence", "kept_lists", "scores", "explanations")
 LISTS = {f"u{number}": [number % 3, 11, 12, 13, 14] for number in range(40)}
 
 

@@ -102,8 +102,7 @@ def terminate():
 
 
 @pytest.mark.parametrize(
-    "how, fast, code",
-    [(press_ctrl_c, False, 0), (press_ctrl_c, True, 130), (terminate, False, 0)],
+    "how, fast, code", [(press_ctrl_c, False, 0), (press_ctrl_c, True, 130), (terminate, False, 0)]
 )
 def test_an_interrupt_stops_everything_and_what_was_logged_meanwhile_is_in_the_file(
     tmp_path, idle, how, fast, code

@@ -3,10 +3,10 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.export.series import SERIES, SeriesKind
+from monitor.model.immutable import immutable
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
 NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-unpaired", "rankwatch-daemon")
@@ -87,7 +87,7 @@ _VARIABLE = re.compile(r"\$\{(?P<braced>\w+)(?::(?P<format>\w+))?\}|\$(?P<bare>\
 _TIME_FILTER = re.compile(r"\$__timeFilter\(([^)]*)\)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Page:
     """An open dashboard: the chosen values, and the chosen time as SQL takes it.
 

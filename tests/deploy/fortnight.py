@@ -6,13 +6,13 @@ One comparison is healthy; in the other a fifth of the users get the popularity 
 import re
 import subprocess
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from deploy.dashboards import Page
 from drift_lists import lists_folder
 from factories import HOUR
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.immutable import immutable
 from monitor.service.commands.one_shot import open_one_shot
 from servers import require
 from servers.prometheus import Prometheus, running_prometheus
@@ -67,7 +67,7 @@ comparisons:
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Fortnight:
     """The two weeks, in both."""
 

@@ -1,13 +1,13 @@
 """The content of the shipped rules, routes and runbooks."""
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import yaml
 
 from commands import find_command
+from monitor.model.immutable import immutable
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,7 +37,7 @@ def moved(text, places):
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Alert:
     """One alerting rule. ``severity`` is None where the series bears it."""
 

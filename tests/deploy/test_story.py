@@ -19,6 +19,7 @@ from deploy import dashboards
 from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
 from factories import HOUR
+from monitor.model.immutable import immutable
 from monitor.model.instants import utc_now
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import serving, wait_for
@@ -105,7 +106,7 @@ class Heard:
         return answer(200)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Story:
     """The results of the story.
 
@@ -253,10 +254,7 @@ def test_people_are_notified_of_every_fault_once_and_of_nothing_else(story):
         if receiver != "nobody":
             told[receiver].append(f"{alert} {status}")
     faults = ("SimilarityLow firing", "SimilarityLow resolved", "Stale firing")
-    assert told == {
-        "on-call": [*faults, "RankwatchDown firing"],
-        "tickets": ["RunFailing firing"],
-    }
+    assert told == {"on-call": [*faults, "RankwatchDown firing"], "tickets": ["RunFailing firing"]}
 
 
 def test_no_alert_fires_while_the_daemon_is_healthy(story):

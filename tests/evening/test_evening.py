@@ -234,7 +234,7 @@ OF_THE_DAEMON = {
     "home-feed": [
         Fault("kill -9 of the daemon", "random", RANDOM, restart),
         Fault("a standby takes over", "random", RANDOM, take_over),
-    ],
+    ]
 }
 OF_THE_DATABASE = {
     "": [

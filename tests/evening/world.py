@@ -15,6 +15,7 @@ from deploy.shipped import text_of
 from deploy.test_story import quicken
 from faults import Shop
 from forking import rankwatch
+from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.storage import SqlStore, open_store
 from servers import free_port
@@ -41,7 +42,7 @@ COUNTRIES = {name: shop.values["country"].tolist() for name, shop in SHOPS.items
 SECRETS = (KEY, PASSWORD, LOGIN[1], "canary-hook-secret", "canarycanarycanary", "canary-users-key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Question:
     """A request for one list of an arm of a shop."""
 

@@ -15,11 +15,7 @@ TITLE = """THE PAGE THAT PROMETHEUS SCRAPES
 `make generated` makes this file from page_examples.py. A test compares it with the code.
 """
 NOBODY = published.summary(
-    n=0,
-    n_undefined=5,
-    mean=None,
-    standard_error=None,
-    statistics={"winsorized": 1.0, "p05": 0.25},
+    n=0, n_undefined=5, mean=None, standard_error=None, statistics={"winsorized": 1.0, "p05": 0.25}
 )
 ALERTS = (
     (State.QUIET, Outcome.OK, Severity.CRITICAL),

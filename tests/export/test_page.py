@@ -62,10 +62,7 @@ def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_b
         assert (
             families["rankwatch_runs"].type,
             families["rankwatch_run_duration_seconds"].type,
-        ) == (
-            "counter",
-            "histogram",
-        )
+        ) == ("counter", "histogram")
         if is_open_metrics:
             assert families["rankwatch_run_duration_seconds"].unit == "seconds"
             assert families["rankwatch_similarity_share_below_ratio"].unit == "ratio"

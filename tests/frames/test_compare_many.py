@@ -195,10 +195,7 @@ FRAME = long(LISTS)
             FRAME[["item", "rank"]],
             "baseline has no column 'user'; found .*: give the name of the column with",
         ),
-        (
-            FRAME[["user", "rank"]],
-            "no column 'item' .* no column 'items' .* It has 'user', 'rank'",
-        ),
+        (FRAME[["user", "rank"]], "no column 'item' .* no column 'items' .* It has 'user', 'rank'"),
         (FRAME[["user", "item"]], "baseline has no column 'rank'"),
         (FRAME.assign(items="x"), "both a column 'item' .* and 'items'"),
         (FRAME.assign(rank=1), "two items at rank 1 of user 'u1'"),

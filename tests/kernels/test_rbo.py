@@ -15,11 +15,7 @@ from kernels import reference, reference_rbo
 from kernels.reference_rbo import draw
 from monitor.measures.kernels import align
 from monitor.measures.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
-from monitor.measures.kernels.rbo.untied import (
-    rbo_min,
-    rbo_persistence,
-    rbo_weight,
-)
+from monitor.measures.kernels.rbo.untied import rbo_min, rbo_persistence, rbo_weight
 from monitor.model.errors import MetricError
 
 

@@ -14,7 +14,7 @@ from monitor.measures.frames.lists import from_array, from_objects
 from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.pairing import ids
 
-PARTS: dict[str, Any] = {
+PARTS: Any = {
     "text": pd.Series(["1", "b", "1", "a"], dtype="str"),
     "numbers": np.array([1, 3, 1, 2]),
     "narrow numbers": np.array([1, 3, 1, 2], dtype=np.int32),

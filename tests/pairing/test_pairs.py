@@ -13,13 +13,7 @@ from factories import panel, pull, rankings
 from monitor.measures.metrics import METRICS, Need, parse, score_all
 from monitor.measures.pairing import ListedItems, pair_users
 from monitor.measures.pairing.ids import decode_row
-from monitor.model.rankings import (
-    Arm,
-    CoverageReason,
-    ItemWeights,
-    Pull,
-    RelevanceTable,
-)
+from monitor.model.rankings import Arm, CoverageReason, ItemWeights, Pull, RelevanceTable
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 

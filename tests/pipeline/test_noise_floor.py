@@ -91,7 +91,7 @@ def test_a_missing_input_removes_only_the_metrics_that_need_it_and_the_run_names
 ):
     monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
     watched = changed(WIDE, noise_floor=NoiseFloor.SERVE, metrics=(OVERLAP,), deadline=SECOND)
-    more: dict[str, Any] = {
+    more: Any = {
         "second_baseline": Canned(answer),
         "weights": CannedWeights(answer),
         "titles": CannedTitles(answer),

@@ -96,15 +96,15 @@ EXAMPLES = {
         *compose_messages((FAILING, NO_RUN), LATER),
     ],
     "A start has its figures, its cause and the lists of users": [
-        message(EVERYBODY, BRITISH, briefing=briefing()),
+        message(EVERYBODY, BRITISH, briefing=briefing())
     ],
     "Shares that cancel out are given as amounts": [
-        message(EVERYBODY, briefing=briefing(explanation=explanation(causes=CANCELLING))),
+        message(EVERYBODY, briefing=briefing(explanation=explanation(causes=CANCELLING)))
     ],
     "Without chosen users, the lists are those of the groups of users": [
         message(
             EVERYBODY, briefing=Briefing(explanation=hostile_message("v-1").briefing.explanation)
-        ),
+        )
     ],
     "An alert on all users comes before those on segments, and otherwise the segment farthest out": [
         message(NEAR, FAR, EVERYBODY),
@@ -113,13 +113,13 @@ EXAMPLES = {
     "An incident that became worse says so first, and names what joined meanwhile": [
         message(
             MISSING, firing=(EVERYBODY, BRITISH, MISSING), wake_ups=2, worse="its severity rose"
-        ),
+        )
     ],
     "Of a thousand changes five are shown in full, and the others by name": [
-        message(*many(999), replace(MISSING, segment="shop=0001")),
+        message(*many(999), replace(MISSING, segment="shop=0001"))
     ],
     "At most twelve further alerts are named": [
-        message(*(start(alert=f"A{n:02}", dedup_key=str(n)) for n in range(20))),
+        message(*(start(alert=f"A{n:02}", dedup_key=str(n)) for n in range(20)))
     ],
     "An end says what still fires, and comes after a start": [
         message(end()),
@@ -127,7 +127,7 @@ EXAMPLES = {
         message(end(), BRITISH),
     ],
     "An end as new normal comes before other ends": [
-        message(end(alert="A"), end(segment="country=UK", reason="0.45", is_new_normal=True)),
+        message(end(alert="A"), end(segment="country=UK", reason="0.45", is_new_normal=True))
     ],
     "What was removed is no longer watched, and its link leads to a page that exists": [
         message(end(reason="gone", removed=removed, slot=SLOT, at=SLOT)) for removed in Removed
@@ -147,23 +147,23 @@ EXAMPLES = {
         message(replace(EXPLAINED, explanation=None), briefing=briefing()),
     ],
     "An acknowledgement says who acknowledged, and has no old figures": [
-        message(acknowledgement(), firing=(EVERYBODY,)),
+        message(acknowledgement(), firing=(EVERYBODY,))
     ],
     "A repetition says since when, and after which alert": [
         repetition(
             EVERYBODY,
             start(segment="a=b", dedup_key="ab", since=SLOT - 3 * DAY),
             first=(start(alert="FailedLists"),),
-        ),
+        )
     ],
     "A title has the headline instead of the reason": [
-        message(start(reason="it is", headline="recs is down")),
+        message(start(reason="it is", headline="recs is down"))
     ],
     "A name in a script from right to left does not reorder the text after it": [
-        message(start(segment="shop=\u05d0\u05d1")),
+        message(start(segment="shop=\u05d0\u05d1"))
     ],
     "A message about rankwatch itself links and names no comparison": [
-        message(start(metric="database", comparison="rankwatch")),
+        message(start(metric="database", comparison="rankwatch"))
     ],
     "A change that may be wanted can be accepted from its first run": [
         message(
@@ -198,10 +198,10 @@ EXAMPLES = {
         message(
             start(metric="condition", statistic="no_data", value=None, users=0),
             briefing=Briefing(reasons=(TOO_FEW_LISTS,)),
-        ),
+        )
     ],
     "Names are quoted in commands, and control characters are removed": [
-        message(end(explanation="Everywhere, items moved.\n\x1b[31mx", comparison="a; rm -rf /")),
+        message(end(explanation="Everywhere, items moved.\n\x1b[31mx", comparison="a; rm -rf /"))
     ],
 }
 

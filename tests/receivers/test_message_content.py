@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 from alerts_reference import DEFAULT, UNPAIRED, severities
 from deploy.shipped import parse_command
 from factories import DAY, transition
-from messages import (
-    EVERYBODY,
-    URL,
-    finding,
-    message,
-    start,
-)
+from messages import EVERYBODY, URL, finding, message, start
 from monitor.alerts.leading_changes import find_lead
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.model.explanation import FaultKind

@@ -96,7 +96,7 @@ pagerduty: {url: https://pager.test/v2/enqueue} # must not end in /v2/enqueue
 pagerduty: {url: "https://pager.test/?canary"} # must not contain a ?query
 """
 """What makes a good entry wrong, and the error."""
-GOOD: dict[str, Any] = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pagerduty": PAGER}
+GOOD: Any = {"alertmanager": AM, "webhook": HOOK, "email": MAIL, "pagerduty": PAGER}
 
 
 def test_a_bad_entry_is_refused_in_words_that_hold_no_secret():

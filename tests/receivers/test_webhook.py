@@ -4,16 +4,7 @@ from datetime import timedelta
 
 from factories import HOUR, SLOT
 from json_keys import read_listed
-from messages import (
-    END,
-    FIRING,
-    INCIDENT,
-    START,
-    many,
-    message,
-    repetition,
-    send,
-)
+from messages import END, FIRING, INCIDENT, START, many, message, repetition, send
 from monitor.model.notifications import message_key
 from monitor.receivers import verify_signature
 from monitor.receivers.webhook import MAX_WEBHOOK_BYTES

@@ -127,7 +127,7 @@ def prometheus_message(name):
 
 @cache
 def _expected_alerts():
-    found: dict[str, Any] = {}
+    found: Any = {}
     for file in sorted(Path(__file__).parents[1].glob("deploy/rankwatch.rules*.test.yml")):
         for test in yaml.safe_load(file.read_text())["tests"]:
             for case in test.get("alert_rule_test", ()):

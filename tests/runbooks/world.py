@@ -9,7 +9,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import chdir, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from commands import rankwatch
 from messages import message
+from monitor.model.immutable import immutable
 from monitor.pipeline.briefings import brief_message
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
@@ -42,7 +43,7 @@ Lists = dict[str, Any]
 Change = Callable[[list[str]], Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@immutable
 class Fault:
     """What happens to the lists of one arm from the first day after the healthy days on."""
 

@@ -41,11 +41,7 @@ def running_mariadb():
         f"--socket={home / 'socket'}",
         f"--pid-file={home / 'pid'}",
     ]
-    with running(
-        [program, "--no-defaults", *own, *ports],
-        connect_to(port),
-        home,
-    ):
+    with running([program, "--no-defaults", *own, *ports], connect_to(port), home):
         engine = sa.create_engine(
             f"mysql+pymysql://root@/?unix_socket={home / 'socket'}", isolation_level="AUTOCOMMIT"
         )

@@ -11,13 +11,13 @@ import subprocess
 import tempfile
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import sql
 
+from monitor.model.immutable import immutable
 from servers import free_port, missing, require, running
 
 USER = "rankwatch"
@@ -36,7 +36,7 @@ _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it
 _ROOM = 2 << 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class PostgresServer:
     """A running server; the user is a superuser."""
 

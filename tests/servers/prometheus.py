@@ -10,18 +10,18 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
+from monitor.model.immutable import immutable
 from servers import free_port, require, running
 
 _PATIENCE_S = 120.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Prometheus:
     """A running server."""
 

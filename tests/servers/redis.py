@@ -19,11 +19,7 @@ def running_redis(*arguments):
     program, port = require("redis-server", "valkey-server"), free_port()
     home = Path(tempfile.mkdtemp(prefix="rankwatch-redis-"))
     own = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(home)]
-    with running(
-        [program, *arguments, *own],
-        connect_to(port),
-        home,
-    ):
+    with running([program, *arguments, *own], connect_to(port), home):
         yield port
 
 

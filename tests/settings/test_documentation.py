@@ -103,7 +103,7 @@ SHARED = {
     "served",
 }
 """Keys that the example shows once for all kinds."""
-KINDS: dict[str, Any] = {kind: options for kind, (options, _) in RECEIVERS.items()}
+KINDS: Any = {kind: options for kind, (options, _) in RECEIVERS.items()}
 KINDS |= {kind: source.lists.options for kind, source in SOURCES.items()}
 
 

@@ -12,13 +12,7 @@ from monitor.settings.rule_checks import CHECKS
 from monitor.settings.rule_options import KINDS, parse_rule
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
-from settings.minimal import (
-    MINIMAL,
-    RELEVANCE,
-    WEIGHTS,
-    comparison_of,
-    load_comparison,
-)
+from settings.minimal import MINIMAL, RELEVANCE, WEIGHTS, comparison_of, load_comparison
 from tables import rows
 
 RULES = """

@@ -86,12 +86,7 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "http": http,
 }
 
-WRITERS = {
-    "parquet": parquet,
-    "csv": in_csv,
-    "jsonl": jsonl,
-    "sqlite": sqlite,
-}
+WRITERS = {"parquet": parquet, "csv": in_csv, "jsonl": jsonl, "sqlite": sqlite}
 Write = Callable[[Any, Path], dict[str, Any]]
 
 

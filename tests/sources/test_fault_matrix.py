@@ -9,7 +9,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from structlog.testing import capture_logs
 
 from forking import rankwatch
 from memory import with_peak_mb
+from monitor.model.immutable import immutable
 from monitor.model.runs import RunResult, RunStatus
 from monitor.pipeline.pull import SOURCE_GRACE_S
 from monitor.service.commands.one_shot import open_one_shot
@@ -50,7 +51,7 @@ HALF = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@immutable
 class Cell:
     """One fault of one kind, see faults.yaml. ``most_mb``: the process may grow by so much."""
 

@@ -81,8 +81,7 @@ BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text())
 
 
 @pytest.mark.parametrize(
-    "kind, options, expected",
-    [(kind, *each) for kind, refused in BAD.items() for each in refused],
+    "kind, options, expected", [(kind, *each) for kind, refused in BAD.items() for each in refused]
 )
 def test_bad_options_are_reported_without_their_secrets(kind, options, expected):
     model = UsersOptions if kind == "users" else SOURCES[kind].lists.options

@@ -120,12 +120,7 @@ def test_scores_are_selected_by_jmespath(recommender):
 
 @pytest.mark.parametrize(
     "columns, item, odd",
-    [
-        (WIDE, [1], [True]),
-        (WIDE, [1], 1.0),
-        (WIDE, [1], "[1]"),
-        (LONG, 1, True),
-    ],
+    [(WIDE, [1], [True]), (WIDE, [1], 1.0), (WIDE, [1], "[1]"), (LONG, 1, True)],
 )
 def test_a_column_that_cannot_hold_scores_is_refused(columns, item, odd, tmp_path):
     given = parquet([{"who": "a", "what": item, "how": odd}], tmp_path, **columns)

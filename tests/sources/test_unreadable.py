@@ -21,10 +21,7 @@ from monitor.model.errors import InputError, SourceError, UnreadableError
 from monitor.model.rankings import CoverageReason
 from monitor.model.unreadable import ColumnKind, Unreadable, add_up, require_readable
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.sources import (
-    RelevanceOptions,
-    open_relevance,
-)
+from monitor.sources import RelevanceOptions, open_relevance
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from servers.lists import SLOT, as_lists, pull_of, request
 from servers.redis import emptied_redis, shared_redis

@@ -15,7 +15,7 @@ from tables import rows
 
 
 def test_states_and_transitions_are_read_back_unchanged(store):
-    odd: dict[str, Any] = {
+    odd: Any = {
         "labels": {"team": "ranking", "n": "1"},
         "runbook_url": None,
         "value": None,

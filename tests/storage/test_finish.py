@@ -75,7 +75,7 @@ SCALARS = re.compile(r"(bool|int|float|str|date|datetime|timedelta)( \| None)?")
 
 def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_back(store):
     """Otherwise fields without a column would silently have their defaults when they are read."""
-    measured: dict[str, Any] = {
+    measured: Any = {
         each.name: 1
         for each in fields(MeasuredRun)
         if SCALARS.fullmatch(str(each.type)) and each.name != "slot"
@@ -149,7 +149,7 @@ def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store):
 def test_a_rerun_replaces_what_the_earlier_attempt_stored(store):
     run(store, SLOT)
     only = factories.summary(mean=0.1, statistics={})
-    rest: dict[str, Any] = {"evidence": (), "coverage": None, "stage_seconds": {"pull": 2.0}}
+    rest: Any = {"evidence": (), "coverage": None, "stage_seconds": {"pull": 2.0}}
     run_id = run(store, SLOT, summaries=(only,), scores=scores({"overlap": {"u7": 0.5}}), **rest)
 
     latest = newest(store)
@@ -216,7 +216,7 @@ def test_a_result_that_breaks_half_way_leaves_nothing(store, part):
     claim = claimed(store)
     before = counts(store)
     twice = Scores(users=pd.Index(["u1", "u1"], dtype="str"), by_metric={"overlap": np.zeros(2)})
-    broken: dict[str, Any] = (
+    broken: Any = (
         {"scores": twice} if part == "scores" else {"summaries": (factories.summary(),) * 2}
     )
 

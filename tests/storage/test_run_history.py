@@ -10,14 +10,7 @@ import factories
 import published
 from factories import DAY, SLOT
 from monitor.model.alerts import Expectation, State
-from monitor.model.explanation import (
-    DropPart,
-    ExposedItem,
-    FaultKind,
-    PartAmount,
-    PartMeans,
-    Split,
-)
+from monitor.model.explanation import DropPart, ExposedItem, FaultKind, PartAmount, PartMeans, Split
 from monitor.model.memory import MemoryRequest
 from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm
@@ -144,7 +137,7 @@ def test_changes_by_other_processes_are_found_by_comparison(store):
 
 
 def test_finished_runs_are_read_oldest_first_in_pages(store):
-    nothing: dict[str, Any] = {"coverage": None, "summaries": (), "scores": None}
+    nothing: Any = {"coverage": None, "summaries": (), "scores": None}
     abandoned = claimed(store, at(2))
     run(store, at(1), status=RunStatus.FAILED, reason="away", **nothing)
     latest = newest(store)
@@ -239,7 +232,7 @@ def test_memory_has_alerts_and_explanations_of_runs_and_runs_with_alerts_are_not
     changes = {1: (quiet, pending), 2: (pending, firing), 4: (firing, quiet)}
     for day in range(7):
         slot = at(day)
-        parts: dict[str, Any] = {"explanation": replace(EXPLANATION, sentence=str(day))}
+        parts: Any = {"explanation": replace(EXPLANATION, sentence=str(day))}
         if day in changes:
             was, now = changes[day]
             change = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)

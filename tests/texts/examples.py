@@ -438,7 +438,7 @@ def alert_text(about="all", **changes):
     return partial(write_alert_text, explained, "extended_tau", about)
 
 
-EXAMPLES: dict[str, Any] = {
+EXAMPLES: Any = {
     "Why a run is not ok, or what an ok run lacks": [
         reasons(
             DOWN,

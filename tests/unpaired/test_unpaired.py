@@ -17,12 +17,7 @@ from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import find_moved_items
-from monitor.statistics.unpaired.gaps import (
-    AffectedUsers,
-    angle_gap,
-    mean_gap,
-    share_gap,
-)
+from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, mean_gap, share_gap
 from monitor.statistics.unpaired.rollout import pair_scores
 from monitor.statistics.unpaired.split import CONCENTRATION, SPLIT_OFF, log_evidence
 from tables import cells

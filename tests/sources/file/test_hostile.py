@@ -75,10 +75,7 @@ def said_of(read):
             "does not begin with a header",
         ),
         second_ring(
-            "rows.csv.gz",
-            many_users,
-            "2 of 2 rows cannot be read",
-            "has more than 16777216 bytes",
+            "rows.csv.gz", many_users, "2 of 2 rows cannot be read", "has more than 16777216 bytes"
         ),
     ],
 )

@@ -107,8 +107,7 @@ def test_a_broken_part_of_an_answer_fails_only_its_users_and_is_reported(
 
 
 @pytest.mark.parametrize(
-    "too_much",
-    [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))],
+    "too_much", [lambda _: (413, {}), lambda users: (200, [["x" * 2000]] * len(users))]
 )
 def test_a_batch_that_is_too_large_is_halved_and_requested_again(too_much):
     sizes = []

@@ -124,9 +124,7 @@ def pulled(*sources, run="run", timeout_s=120):
         return list(threads.map(lambda source: source.pull(asked), opened))
 
 
-def test_all_pulls_of_a_run_request_the_users_in_the_same_random_order(
-    recommender,
-):
+def test_all_pulls_of_a_run_request_the_users_in_the_same_random_order(recommender):
     orders = list[list[str]]()
     for run in ("run", "run", "another"):
         recommender.asked.clear()

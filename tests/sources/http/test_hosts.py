@@ -19,7 +19,7 @@ from servers.lists import as_lists, pull_of
 
 USERS = [f"u{number}" for number in range(30)]
 NOT_ASKED = "so rankwatch did not ask for the other users"
-OK: dict[str, Any] = {}
+OK: Any = {}
 LIMITED = RequestFailure(
     CoverageReason.RATE_LIMITED, "answered 429", is_retried=True, retry_after_s=7200
 )
@@ -126,9 +126,7 @@ def test_users_that_wait_longer_than_the_deadline_have_a_reason_that_names_the_l
     assert "raise deadline or max_rate or max_in_flight" in pull.notes[CoverageReason.TOO_SLOW]
 
 
-def test_all_sources_of_a_host_share_the_requests_of_a_day(
-    recommender,
-):
+def test_all_sources_of_a_host_share_the_requests_of_a_day(recommender):
     first, second = (
         recommender.pull(*USERS, requests_a_day=40, url=f"{recommender.url}&model={name}")
         for name in "ab"

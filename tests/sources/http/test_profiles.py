@@ -105,9 +105,7 @@ OVER_IT = (
 )
 
 
-def test_a_custom_profile_is_found_next_to_the_configuration_and_options_override_it(
-    tmp_path,
-):
+def test_a_custom_profile_is_found_next_to_the_configuration_and_options_override_it(tmp_path):
     (tmp_path / "own.yaml").write_text(OWN)
 
     read = HttpSourceOptions.model_validate(

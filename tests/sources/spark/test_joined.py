@@ -170,7 +170,7 @@ def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
     arms, name = arms_of(*files), "lists_{slot:%Y%m%d}"
     shared.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
     shared.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
-    given: dict[str, Any] = {"remote": f"sc://127.0.0.1:{spark}", "user": "user"}
+    given: Any = {"remote": f"sc://127.0.0.1:{spark}", "user": "user"}
     baseline = SparkSourceOptions(items="items", table=name, **given)
     candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **given)
     users = SparkUsersOptions(table=f"default.{name}", **given)

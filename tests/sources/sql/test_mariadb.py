@@ -7,12 +7,7 @@ from monitor.model.errors import SourceError
 from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, fill_database, pull_of, sql_sources
 from servers.mariadb import running_mariadb
-from sources.sql.test_lists import (
-    COLUMNS,
-    LISTS,
-    assert_lists_are_read,
-    assert_newest_lists_count,
-)
+from sources.sql.test_lists import COLUMNS, LISTS, assert_lists_are_read, assert_newest_lists_count
 from sources.sql.test_query import LIST_FORMS, assert_users_are_bound
 
 pytestmark = pytest.mark.integration
