@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import yaml
 
 import messages
 import published
@@ -55,6 +56,7 @@ from monitor.model.tls_faults import TlsClient, TlsFault
 from monitor.model.unpaired import ArmCounts, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.model.urgency import Impact
 from monitor.service.analysis.interpretation import interpret_summary, measure_concentration
+from monitor.texts import deliveries, first_steps, planning, unpaired
 from monitor.texts.actions import (
     write_condition_step,
     write_contacts,
@@ -77,14 +79,10 @@ from monitor.texts.conditions import (
     write_unlearned,
 )
 from monitor.texts.deliveries import (
-    write_inhibited,
-    write_joined,
     write_maintenance,
     write_more_severe,
-    write_more_users,
     write_receivers,
     write_silenced,
-    write_waiting_end,
 )
 from monitor.texts.explanations import (
     write_alert_text,
@@ -96,12 +94,6 @@ from monitor.texts.explanations import (
     write_finding,
     write_finding_alone,
     write_recalled,
-)
-from monitor.texts.first_steps import (
-    write_first_config,
-    write_same_lists,
-    write_unusable_config,
-    write_while_learning,
 )
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
 from monitor.texts.id_mismatches import (
@@ -122,27 +114,6 @@ from monitor.texts.interpretation import (
     write_shared,
 )
 from monitor.texts.model_versions import write_changes, write_model_changes, write_models
-from monitor.texts.planning import (
-    write_arm_sizes,
-    write_chance,
-    write_checked,
-    write_database,
-    write_early_stop,
-    write_false_alerts,
-    write_first_change,
-    write_judged_again,
-    write_lacking,
-    write_least_drop,
-    write_needed,
-    write_no_runs_suffice,
-    write_no_users_suffice,
-    write_not_stored,
-    write_size,
-    write_spread,
-    write_too_few_healthy,
-    write_too_rare,
-    write_uncertain,
-)
 from monitor.texts.root_causes import (
     write_beginning,
     write_known_cause,
@@ -164,15 +135,7 @@ from monitor.texts.run_reasons import (
 from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
-from monitor.texts.unpaired import (
-    write_arms,
-    write_changed_split,
-    write_needs_pairs,
-    write_outcomes,
-    write_preference,
-    write_split,
-    write_unpaired,
-)
+from monitor.texts.unpaired import write_arms, write_outcomes, write_split, write_unpaired
 from monitor.texts.verdicts import (
     name_series,
     write_breach,
@@ -181,6 +144,7 @@ from monitor.texts.verdicts import (
     write_value,
 )
 from monitor.texts.wording import write_extra, write_percent
+from tables import cells
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
 
@@ -338,6 +302,14 @@ def each(write, values, *rest):
     return [partial(write, value, *rest) for value in values]
 
 
+def plain(module, table):
+    """Examples of functions of this module whose values are numbers and texts, as in YAML."""
+    return [
+        partial(getattr(module, name), *yaml.safe_load(f"[{values}]"))
+        for name, values in cells(table)
+    ]
+
+
 def reasons(*kinds, **values):
     """The reasons of a run; those that are given by kind have the values."""
     given = [
@@ -427,6 +399,26 @@ def drop(leader=None, **parts):
     return partial(write_drop, mean_drop(leader, **parts))
 
 
+FINDINGS = """
+missing       note: "recs:80 answered 503", detail: {before: 0.01}
+shared_list   detail: {lists: 1.0, popular: 0.9}
+identical     segment: all
+alike         -
+interleaved   -
+alike         segment: all, detail: {is_more_alike: 1.0}
+cut_short     segment: all, detail: {now: 5.0, before: 10.0, duplicated: 0.5}
+stale         -
+stale         detail: {of_before: 1.0}
+items_gone    detail: {items: 120.0, exposure: 0.07}
+items_risen   detail: {items: 1.0, before: 0.004, now: 1.0}
+items_fallen  detail: {items: 3.0, before: 0.2, now: 0.05}
+shifted       detail: {places: 1.0, up: 1.0}
+shifted       detail: {places: 2.0, up: 0.0}
+mixed_up      -
+noise         -
+replaced      -
+reordered     detail: {top: 1.0}
+"""
 SHORTER = {"now": 5.0, "before": 10.0}
 FALLS = (fall(membership=0.1, order=0.025), fall(0.75, "country=UK", order=0.125))
 
@@ -565,12 +557,19 @@ EXAMPLES: Any = {
     "First configurations": [
         partial(write_matching, IdKind.USER, 1900, 2000, 3),
         partial(write_matching, IdKind.ITEM, 23, 28, 3),
-        partial(write_first_config, "rankwatch.yaml", "", users=3),
-        partial(write_first_config, "a.yaml", " --config a.yaml", missing=("baseline.csv",)),
-        partial(write_first_config, "a.yaml", " --config a.yaml", missing=("a.csv", "b.csv")),
-        partial(write_unusable_config, "rankwatch.yaml", ""),
-        partial(write_while_learning, "feed", "9% of the users get one list."),
-        partial(write_same_lists, "home-feed", "2024-01-08T06:00:00Z"),
+        partial(first_steps.write_first_config, "rankwatch.yaml", "", users=3),
+        *(
+            partial(first_steps.write_first_config, "a.yaml", " --config a.yaml", missing=files)
+            for files in (("baseline.csv",), ("a.csv", "b.csv"))
+        ),
+        *plain(
+            first_steps,
+            """
+            write_unusable_config  rankwatch.yaml, ""
+            write_while_learning   feed, 9% of the users get one list.
+            write_same_lists       home-feed, "2024-01-08T06:00:00Z"
+            """,
+        ),
     ],
     "Slots that have already run": [
         partial(write, "home-feed", attempts, "2024-01-08T06:00:00Z", "home-feed@1")
@@ -578,31 +577,36 @@ EXAMPLES: Any = {
         for attempts in (1, 3)
     ],
     "Checks, plans, proposed thresholds and backtests": [
-        partial(write_checked, "rankwatch.yaml", 3, 1, ()),
-        partial(write_checked, "rankwatch.yaml", 1, 0, ("home-feed",)),
-        partial(write_database, "PostgreSQL database rankwatch at db.internal:5432", "0001"),
-        partial(write_database, "SQLite database /var/lib/rankwatch/rankwatch.db", None),
-        partial(write_first_change, "rankwatch.yaml", "baseline", 12),
-        partial(write_too_few_healthy, 4, 5),
-        partial(write_not_stored, "p90"),
-        partial(write_uncertain, "p05"),
-        partial(write_too_rare, 12, 90 * DAY, 7 * DAY),
-        partial(write_false_alerts, 90 * DAY),
-        partial(write_no_users_suffice, 0.02, 1, 0.05, 12, None),
-        partial(write_no_users_suffice, 0.02, 3, 0.05, 12, 2000),
-        partial(write_no_runs_suffice, 12, 0.05),
-        partial(write_spread, 0.52, 0.3, 0.01, 12),
-        partial(write_spread, None, 0.3, 0.01, 12),
-        partial(write_chance, 0.05, 2000, 3, 0.905),
-        partial(write_needed, 0.05, 0.9, 1 / 90, "1 run of 2,000 users"),
-        partial(write_size, 2000, 1),
-        partial(write_size, 2000, 3),
-        partial(write_arm_sizes, 2001, 3, 0.9, DAY),
-        partial(write_least_drop, 2000, 0.05),
-        partial(write_early_stop, 900, 2000),
-        partial(write_judged_again, "home-feed", ()),
-        partial(write_judged_again, "home-feed", (("ok", 1200), ("failed", 1))),
-        partial(write_lacking, "SimilarityLow", "rbo(p=0.9)@10", "p90", 3),
+        *plain(
+            planning,
+            """
+            write_checked           rankwatch.yaml, 3, 1, []
+            write_checked           rankwatch.yaml, 1, 0, [home-feed]
+            write_database          "PostgreSQL database rankwatch at db.internal:5432", "0001"
+            write_database          SQLite database /var/lib/rankwatch/rankwatch.db, null
+            write_first_change      rankwatch.yaml, baseline, 12
+            write_too_few_healthy   4, 5
+            write_not_stored        p90
+            write_uncertain         p05
+            write_no_users_suffice  0.02, 1, 0.05, 12, null
+            write_no_users_suffice  0.02, 3, 0.05, 12, 2000
+            write_no_runs_suffice   12, 0.05
+            write_spread            0.52, 0.3, 0.01, 12
+            write_spread            null, 0.3, 0.01, 12
+            write_chance            0.05, 2000, 3, 0.905
+            write_needed            0.05, 0.9, 0.0111111, "1 run of 2,000 users"
+            write_size              2000, 1
+            write_size              2000, 3
+            write_least_drop        2000, 0.05
+            write_early_stop        900, 2000
+            write_judged_again      home-feed, []
+            write_judged_again      home-feed, [[ok, 1200], [failed, 1]]
+            write_lacking           SimilarityLow, rbo(p=0.9)@10, p90, 3
+            """,
+        ),
+        partial(planning.write_too_rare, 12, 90 * DAY, 7 * DAY),
+        partial(planning.write_false_alerts, 90 * DAY),
+        partial(planning.write_arm_sizes, 2001, 3, 0.9, DAY),
     ],
     "Why no run succeeds, and why alerts end": [
         partial(write_stale, SLOT, RootCause(), has_succeeded=False),
@@ -681,42 +685,33 @@ EXAMPLES: Any = {
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
         partial(write_maintenance, "nights", SLOT),
-        partial(write_inhibited, "RunFailing"),
-        partial(write_waiting_end, "SimilarityLow"),
         partial(write_more_severe, Severity.WARNING, Severity.CRITICAL),
-        partial(write_more_users, 120.0, 1500.0),
-        partial(write_joined, ["users get no list"]),
+        *plain(
+            deliveries,
+            """
+            write_inhibited    RunFailing
+            write_waiting_end  SimilarityLow
+            write_more_users   120.0, 1500.0
+            write_joined       [users get no list]
+            """,
+        ),
         partial(write_receivers, {}),
         partial(write_receivers, RECORDS),
         partial(write_receivers, {"pager": ReceiverHealth()}, has_alerted=False),
     ],
     "What happened to lists": [
-        finding(FaultKind.MISSING, note="recs:80 answered 503", detail={"before": 0.01}),
-        finding(FaultKind.SHARED_LIST, detail={"lists": 1.0, "popular": 0.9}),
-        finding(FaultKind.IDENTICAL, segment="all"),
-        finding(FaultKind.ALIKE),
-        finding(FaultKind.INTERLEAVED),
-        finding(FaultKind.ALIKE, segment="all", detail={"is_more_alike": 1.0}),
+        *(
+            finding(FaultKind(kind), **yaml.safe_load(f"{{{values.strip('-')}}}"))
+            for kind, values in cells(FINDINGS)
+        ),
         finding(FaultKind.CUT_SHORT, detail=SHORTER, is_exact=True),
-        finding(FaultKind.CUT_SHORT, segment="all", detail={**SHORTER, "duplicated": 0.5}),
         *(
             partial(
                 write_finding, found(FaultKind.CUT_SHORT, detail=SHORTER), mean_drop(order=each)
             )
             for each in (-0.1, 0.0019)
         ),
-        finding(FaultKind.STALE),
-        finding(FaultKind.STALE, detail={"of_before": 1.0}),
-        finding(FaultKind.ITEMS_GONE, detail={"items": 120.0, "exposure": 0.07}),
-        finding(FaultKind.ITEMS_RISEN, detail={"items": 1.0, "before": 0.004, "now": 1.0}),
-        finding(FaultKind.ITEMS_FALLEN, detail={"items": 3.0, "before": 0.2, "now": 0.05}),
-        finding(FaultKind.SHIFTED, detail={"places": 1.0, "up": 1.0}),
-        finding(FaultKind.SHIFTED, detail={"places": 2.0, "up": 0.0}),
         finding(FaultKind.RESPELLED, spelling=MISMATCH),
-        finding(FaultKind.MIXED_UP),
-        finding(FaultKind.NOISE),
-        finding(FaultKind.REPLACED),
-        finding(FaultKind.REORDERED, detail={"top": 1.0}),
         partial(write_cause, finding(FaultKind.NOISE).args[0]),
         partial(write_recalled, "No clear cause.", SLOT),
     ],
@@ -755,14 +750,19 @@ EXAMPLES: Any = {
         ),
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
-        partial(write_needs_pairs, "checkout-test"),
-        partial(write_changed_split, 0.9, 0.5),
         partial(write_split, UNPAIRED),
         partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
-        partial(write_preference, 0.25, 0.125, 0.375, 900),
-        partial(write_preference, -0.25, -0.375, -0.125, 1),
-        partial(write_preference, 0.0, -0.125, 0.125, 900),
-        partial(write_preference, 0.0, -1.0, 1.0, 0),
+        *plain(
+            unpaired,
+            """
+            write_needs_pairs    checkout-test
+            write_changed_split  0.9, 0.5
+            write_preference     0.25, 0.125, 0.375, 900
+            write_preference     -0.25, -0.375, -0.125, 1
+            write_preference     0.0, -0.125, 0.125, 900
+            write_preference     0.0, -1.0, 1.0, 0
+            """,
+        ),
         *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOME_SERIES),
         partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
     ],
@@ -795,7 +795,7 @@ def show(value):
         return f"rule on {value.subject.statistic} of {value.subject.metric}"
     if isinstance(value, datetime):
         return format_instant(value)
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | list):
         return ", ".join(f"({show(part)})" if is_dataclass(part) else show(part) for part in value)
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {show(part)}" for name, part in value.items() if part)
