@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
+from tables import cells
 
 
 class Kind(StrEnum):
@@ -43,18 +44,21 @@ class Kind(StrEnum):
 
 
 _SHARES = {
-    Kind.SHARED_LIST: (0.05, 0.6),
-    Kind.REORDERED: (0.2, 1.0),
-    Kind.TOP_SHUFFLED: (0.3, 1.0),
-    Kind.TRUNCATED: (0.1, 1.0),
-    Kind.STALE: (0.1, 1.0),
-    Kind.MIXED_UP: (0.1, 1.0),
-    Kind.NOISE: (0.05, 1.0),
-    Kind.MISSING: (0.05, 0.5),
-    Kind.COPIED: (0.3, 1.0),
-    Kind.NEARLY_COPIED: (0.3, 1.0),
-    Kind.LOST_FILTER: (0.15, 0.4),
-    Kind.SHIFTED: (0.5, 1.0),
+    Kind[name]: (float(least), float(most))
+    for name, least, most in cells("""
+SHARED_LIST    0.05  0.6
+REORDERED      0.2   1.0
+TOP_SHUFFLED   0.3   1.0
+TRUNCATED      0.1   1.0
+STALE          0.1   1.0
+MIXED_UP       0.1   1.0
+NOISE          0.05  1.0
+MISSING        0.05  0.5
+COPIED         0.3   1.0
+NEARLY_COPIED  0.3   1.0
+LOST_FILTER    0.15  0.4
+SHIFTED        0.5   1.0
+""")
 }
 """The smallest and the largest share of users that a drawn fault affects.
 

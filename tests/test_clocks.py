@@ -24,14 +24,18 @@ FUNCTIONS = {
 """What the module time has that reads the wall clock, or can."""
 OF_THE_PROGRAM = {"utc_now", "SystemClock"}
 """The program's own clock, which tests replace."""
-ALLOWED = {
-    "monitor/model/instants.py": "the one place where the program reads the wall clock",
-    "tests/servers/alertmanager.py": "a real Alertmanager ends alerts by the machine's clock",
-    "tests/service/test_privacy.py": "a daemon in a process of its own, whose clock this is",
-    "tests/deploy/test_story.py": "a daemon in a process of its own, whose clock this is",
-    "tests/web/test_browser.py": "a daemon in a process of its own, whose clock this is",
-    "tests/bench/many.py": "a benchmark measures real time",
-}
+ALLOWED = """
+# The one place where the program reads the wall clock.
+monitor/model/instants.py
+# A real Alertmanager ends alerts by the machine's clock.
+tests/servers/alertmanager.py
+# A daemon in a process of its own, whose clock this is.
+tests/service/test_privacy.py
+tests/deploy/test_story.py
+tests/web/test_browser.py
+# A benchmark measures real time.
+tests/bench/many.py
+""".splitlines()
 """Files that may read the wall clock, and why."""
 
 

@@ -49,13 +49,17 @@ AT_MOST = {
 }
 """The longest text that callers apply these expressions to, by module and name."""
 
-OURS = {
-    "service.message_pictures": "the style sheet of the program",
-    "settings.yaml_document": "the configuration file, which the operator writes",
-    "sources.sql.query": "queries, which the operator writes",
-    "web.access": "certificates that the operator configures",
-    "web.pages.report": "pages of the program, in which text from outside is escaped",
-}
+OURS = """
+# The style sheet of the program.
+service.message_pictures
+# The configuration file and queries, which the operator writes.
+settings.yaml_document
+sources.sql.query
+# Certificates that the operator configures.
+web.access
+# Pages of the program, in which text from outside is escaped.
+web.pages.report
+""".splitlines()
 """Modules whose expressions never see text from outside, and what they see."""
 
 

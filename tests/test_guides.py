@@ -30,14 +30,14 @@ FILES = {"key": "k" * 32, "yaml": WEB, "url": "https://hooks.example.com/x"}
 """What the files are that the guides name, by the end of their names."""
 SECRET = re.compile(r"/run/secrets/([\w.-]+)")
 TOP = {field.alias or name for name, field in Settings.model_fields.items()}
-USUAL = {
-    "name": "home-feed",
-    "every": "15m",
-    "baseline": {"http": {"url": "http://recs-v1.internal/{user}"}},
-    "candidate": {"http": {"url": "http://recs-v2.internal/{user}"}},
-    "users": {"file": {"path": "users.csv", "user": "user_id"}},
-    "rules": "default",
-}
+USUAL = yaml.safe_load("""
+name: home-feed
+every: 15m
+baseline: {http: {url: "http://recs-v1.internal/{user}"}}
+candidate: {http: {url: "http://recs-v2.internal/{user}"}}
+users: {file: {path: users.csv, user: user_id}}
+rules: default
+""")
 PAGES = [*guides.DOCS.rglob("*.md"), guides.DOCS.parent / "README.md"]
 COMMAND = re.compile(r"(?:\$ )?(?:\w+=\S+ )*(?:\S*/)?rankwatch (.*)")
 

@@ -3,30 +3,34 @@
 import re
 from pathlib import Path
 
+from tables import cells
+
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 LONGEST = 25
 """Words of a sentence."""
-EXCLUDED = {
-    "tells|told|telling|tell(?! (?:the|your|somebody))": "say, report, show or name",
-    "stands?|stood|standing|lies?|lying": "is",
-    "owe[sd]?|owing": "has to deliver",
-    "lets? go|letting go": "delete",
-    "teach(?:es)?|taught": "explain",
-    "believes?|believed": "assume",
-    "anew": "again",
-    "beside": "next to",
-    "whoever": "name the person",
-    "thereof|therein|hereby": "name the noun",
-    "by itself": "alone or automatically",
-    "is had": "another verb",
-    "(?:a|the|each|every|one|leading) measures?": "metric",
-    "alarms?": "alert",
-    "dead-man(?:'s)?": "dead man's",
-    "config files?": "configuration",
-    "time ?slots?": "slot",
-    "data ?points?": "run or score",
-}
+EXCLUDED = dict(
+    cells("""
+tells|told|telling|tell(?! (?:the|your|somebody))  say, report, show or name
+stands?|stood|standing|lies?|lying                 is
+owe[sd]?|owing                                     has to deliver
+lets? go|letting go                                delete
+teach(?:es)?|taught                                explain
+believes?|believed                                 assume
+anew                                               again
+beside                                             next to
+whoever                                            name the person
+thereof|therein|hereby                             name the noun
+by itself                                          alone or automatically
+is had                                             another verb
+(?:a|the|each|every|one|leading) measures?         metric
+alarms?                                            alert
+dead-man(?:'s)?                                    dead man's
+config files?                                      configuration
+time ?slots?                                       slot
+data ?points?                                      run or score
+""")
+)
 """Words that are vague or have a synonym here, as patterns, and what to write."""
 WORDS = re.compile("|".join(rf"\b({words})\b" for words in EXCLUDED), re.IGNORECASE)
 NO_PROSE = re.compile(r"\s*(?:[|#<!:]|```|$)")

@@ -18,34 +18,34 @@ SEARCHES = re.compile("find(all|iter)|(full)?match|search|split|subn?")
 COMPARES = re.compile("contains|i?like|is_(not_)?distinct_from")
 """Methods of columns in queries."""
 
-WRITTEN = "a person wrote the text: in the configuration, a command or a query"
-DATA = "the text is an id or a value in the data of users"
-FOREIGN = "the text is an error or an answer of another program"
-ESCAPED = "only characters are escaped"
-ALLOWED = {
-    "alerts.notification_policy": WRITTEN,
-    "measures.metrics.metric": WRITTEN,
-    "boundary.options": WRITTEN,
-    "settings.addresses": WRITTEN,
-    "settings.schedule": WRITTEN,
-    "settings.value_types": WRITTEN,
-    "settings.yaml_document": WRITTEN,
-    "measures.pairing.id_mismatches": DATA,
-    "measures.pairing.ids": DATA,
-    "measures.reading.dialects": DATA,
-    "measures.reading.ids": DATA,
-    "measures.reading.lists": DATA,
-    "measures.reading.numbers": DATA,
-    "sources.file.diagnosis": DATA,
-    "cli.health_probe": FOREIGN,
-    "boundary.foreign_errors": FOREIGN,
-    "boundary.plugins": FOREIGN,
-    "receivers.smtp": FOREIGN,
-    "receivers.apprise": ESCAPED,
-    "boundary.redaction": ESCAPED,
-    "storage.column_types": ESCAPED,
-    "storage.schema_version": DATA,
-}
+ALLOWED = """
+# A person wrote the text: in the configuration, a command or a query.
+alerts.notification_policy
+measures.metrics.metric
+boundary.options
+settings.addresses
+settings.schedule
+settings.value_types
+settings.yaml_document
+# The text is an id or a value in the data of users.
+measures.pairing.id_mismatches
+measures.pairing.ids
+measures.reading.dialects
+measures.reading.ids
+measures.reading.lists
+measures.reading.numbers
+sources.file.diagnosis
+storage.schema_version
+# The text is an error or an answer of another program.
+cli.health_probe
+boundary.foreign_errors
+boundary.plugins
+receivers.smtp
+# Only characters are escaped.
+receivers.apprise
+boundary.redaction
+storage.column_types
+""".splitlines()
 """Modules that read texts which rankwatch did not write, and why they may."""
 
 

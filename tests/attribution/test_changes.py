@@ -435,17 +435,18 @@ def test_users_are_in_the_expected_bins():
     """The same list, one turned round, one with three of seven other items, one whose first three are turned: 3 of 21 pairs."""
     own = lists("1234567:1234567 1234567:7654321 1234567:1234089 1234567:3214567")
     found = bin_lists(own, np.array([True, *[False] * 3]))
-    assert {habit: bins.tolist() for habit, bins in found.items()} == {
-        Habit.REPLACED: [0, 0, 4, 0],
-        Habit.TURNED: [0, 10, 0, 1],
-        Habit.MOVED: [0, 10, 4, 1],
-        Habit.FIRST_MOVED: [0, -1, 0, 2],
-        Habit.FIRST_GONE: [0, 0, 0, 0],
-        Habit.FIRST_NEW: [0, 0, 0, 0],
-        Habit.ITEM_MOVED: [0, 0, 1, 0],
-        Habit.STILL: [1, 0, 0, 0],
-        Habit.SHARED: [0, 0, 0, 0],
-    }
+    expected = """
+        replaced     0 0 4 0
+        turned       0 10 0 1
+        moved        0 10 4 1
+        first_moved  0 -1 0 2
+        first_gone   0 0 0 0
+        first_new    0 0 0 0
+        item_moved   0 0 1 0
+        still        1 0 0 0
+        shared       0 0 0 0
+    """
+    assert [[habit, " ".join(map(str, bins))] for habit, bins in found.items()] == cells(expected)
 
 
 def test_a_lost_best_item_and_a_new_first_item_are_seen():

@@ -52,6 +52,7 @@ from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import FakeSlack
 from servers.webhook import Collector, running_webhook
 from service.stepped_daemon import START, SteppedClock
+from tables import cells
 
 HEALTHY, BAD, HEALED = (8, 15), 8, 3
 """The range of days before a fault, the days that it lasts, and the days after it that are examined."""
@@ -84,23 +85,25 @@ receivers:
     to: [kim@example.com], repeat_every: null}}
 """
 _DAY = timedelta(days=1)
-_WORDS = {
-    "no list": "got no list|gave no list for|gave no usable answer for",
-    "shared list": "get one and the same list|get one of [0-9]+ lists|gave one and the same list to",
-    "other arm's lists": "both lists are identical|answers with the baseline's list for",
-    "nearly the other arm's": "that are nearly the",
-    "mixed with the other arm's": "that are mixed with the",
-    "items risen": "that many more lists have",
-    "shifted": "lack their first|new items? in front",
-    "shorter": "get shorter lists|gave a list shorter than k for",
-    "stale": "as in the last run|returned an unchanged list",
-    "items gone": "had items that nobody gets",
-    "others' lists": "that belong to other users",
-    "random": "that look random",
-    "other items": "many more new items",
-    "top reordered": "get the same first three items|reversed the first three items",
-    "reordered": "get the same items",
-}
+_WORDS = dict(
+    cells("""
+no list                     got no list|gave no list for|gave no usable answer for
+shared list                 get one and the same list|get one of [0-9]+ lists|gave one and the same list to
+other arm's lists           both lists are identical|answers with the baseline's list for
+nearly the other arm's      that are nearly the
+mixed with the other arm's  that are mixed with the
+items risen                 that many more lists have
+shifted                     lack their first|new items? in front
+shorter                     get shorter lists|gave a list shorter than k for
+stale                       as in the last run|returned an unchanged list
+items gone                  had items that nobody gets
+others' lists               that belong to other users
+random                      that look random
+other items                 many more new items
+top reordered               get the same first three items|reversed the first three items
+reordered                   get the same items
+""")
+)
 """The pattern by which a reader recognizes each kind."""
 KINDS = {
     Kind(kind): named

@@ -10,6 +10,7 @@ from clocks import set_clock
 from commands import rankwatch, read_json
 from monitor.cli.command_classes import OLD_SPELLINGS
 from monitor.cli.main import COMMANDS
+from tables import parsed
 from test_documentation import COMMANDS as BY_PATH
 
 
@@ -64,16 +65,16 @@ def test_old_spellings_work_for_one_version_and_a_notice_names_the_new_ones():
 
 @pytest.mark.usefixtures("fired")
 def test_the_shell_completes_names_from_the_configuration_and_the_database_or_nothing(tmp_path):
-    for line, offered in (
-        ("sil", ["silence"]),
-        ("alerts ", ["ls", "ack", "resolve"]),
-        ("show ", ["feed"]),
-        ("show feed --slot 2024", ["2024-01-09", "2024-01-08"]),
-        ("alerts ack feed --segment ", ["all"]),
-        ("alerts ack --alert Sim", ["SimilarityLow"]),
-        ("metrics novel", ["novelty"]),
-        ("-c none.yaml show ", []),
-    ):
+    for line, offered in parsed("""
+        ["sil", ["silence"]]
+        ["alerts ", ["ls", "ack", "resolve"]]
+        ["show ", ["feed"]]
+        ["show feed --slot 2024", ["2024-01-09", "2024-01-08"]]
+        ["alerts ack feed --segment ", ["all"]]
+        ["alerts ack --alert Sim", ["SimilarityLow"]]
+        ["metrics novel", ["novelty"]]
+        ["-c none.yaml show ", []]
+    """):
         assert complete(line) == offered, line
     (tmp_path / "rankwatch.db").write_text("damaged")
     assert complete("show feed --slot ") == []

@@ -1,6 +1,7 @@
 """pad: cut, drop duplicates, pad."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from monitor.measures.kernels import pad, ragged
 
 
 @pytest.mark.parametrize(
-    "offsets, k", [([0, 2], 0), ([0, 3], 1), ([0, 2, 1], 1), ([], 1), ([-1, 2], 1)]
+    "offsets, k", json.loads("[[[0, 2], 0], [[0, 3], 1], [[0, 2, 1], 1], [[], 1], [[-1, 2], 1]]")
 )
 def test_pad_refuses_offsets_that_do_not_describe_the_codes(offsets, k):
     with pytest.raises(ValueError, match="must"):
@@ -48,7 +49,9 @@ def test_pad_equals_plain_python_and_leaves_the_codes_as_they_are(
 
 
 def test_taken_lists_of_any_lengths_and_of_one_are_the_lists_of_those_rows():
-    for lists, rows in (([[1], [], [2, 3, 4]], [2, 1, 0, 2]), ([[1, 2], [3, 4]], [1, 0, 1])):
+    for lists, rows in json.loads(
+        "[[[[1], [], [2, 3, 4]], [2, 1, 0, 2]], [[[1, 2], [3, 4]], [1, 0, 1]]]"
+    ):
         codes = np.array([9, *itertools.chain(*lists), 9])
         offsets = np.cumsum([1, *map(len, lists)])
         taken, found = ragged.take_lists(codes, offsets, np.array(rows))

@@ -255,8 +255,8 @@ def test_lists_differ_by_order_and_length_and_many_random_lists_by_their_hash():
 
 
 def test_a_list_is_unchanged_item_by_item():
-    now = padded([[1, 2], [1, 2], [1, 2], [1], [1, 2], [], [1]], 2)
-    last = padded([[1, 2], [2, 1], [1, 7], [1, 2], [], [1], [1]], 2)
+    found = reference.batch(reference.pairs("12:12 12:21 12:17 1:12 12: :1 1:1"))
+    now, last = (found.baseline, found.baseline_lengths), (found.candidate, found.candidate_lengths)
 
     np.testing.assert_array_equal(is_unchanged(*now, *last), [1, 0, 0, 0, np.nan, np.nan, 1])
 

@@ -17,6 +17,7 @@ from servers.pagerduty import KEY
 from servers.slack import PATH
 from servers.smtp import MailServer
 from servers.webhook import answer, trickle_body
+from tables import parsed
 
 TO = ["kim@example.com"]
 
@@ -169,28 +170,18 @@ def refuse(kind, reply, request):
     return caught.value, f"{kind} at {collector.url}"
 
 
-REFUSALS = [
-    (401, {}, (True, False, None), "answered 401 Unauthorized: check its credentials"),
-    (
-        503,
-        {"Retry-After": "9"},
-        (False, True, 9.0),
-        "answered 503 Service Unavailable: rankwatch will try again",
-    ),
-    (
-        302,
-        {"Location": "/"},
-        (False, False, None),
-        "answered 302 Found: redirects are not followed: write the final URL",
-    ),
-]
+REFUSALS = parsed("""
+    [401, {}, [true, false, null], "answered 401 Unauthorized: check its credentials"]
+    [503, {"Retry-After": "9"}, [false, true, 9.0], "answered 503 Service Unavailable: rankwatch will try again"]
+    [302, {"Location": "/"}, [false, false, null], "answered 302 Found: redirects are not followed: write the final URL"]
+""")
 
 
 @OVER_HTTP
 def test_a_refusal_names_the_receiver_and_is_permanent_or_tried_again(kind, request):
     for status, headers, wanted, said in REFUSALS:
         error, who = refuse(kind, answer(status, headers, f"{PATH} is gone".encode()), request)
-        assert (error.permanent, error.may_be_known, error.retry_after_s) == wanted
+        assert [error.permanent, error.may_be_known, error.retry_after_s] == wanted
         assert str(error) == f"{who} {said}"
     error, _ = refuse(
         kind, answer(413), request

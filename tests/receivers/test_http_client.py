@@ -15,6 +15,7 @@ from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accept
 from monitor.receivers.http_transport import MAX_ANSWER_BYTES
 from servers import hanging_name, webhook
 from servers.daemon import wait_for
+from tables import parsed
 
 
 def post(url, body=b"", timeout_s=5.0, ca_file=None):
@@ -181,13 +182,13 @@ def test_2xx_is_taken_and_each_other_status_is_permanent_or_may_pass():
 
 
 def test_retry_after_is_seconds_or_a_date_or_nothing():
-    for text, seconds in (
-        ("120", 120.0),
-        (" 1.5 ", 1.5),
-        ("-3", 0.0),
-        ("Mon, 08 Jan 2024 00:01:30 GMT", 90.0),
-        ("Sun, 07 Jan 2024 00:00:00 GMT", 0.0),
-    ):
+    for text, seconds in parsed("""
+        ["120", 120.0]
+        [" 1.5 ", 1.5]
+        ["-3", 0.0]
+        ["Mon, 08 Jan 2024 00:01:30 GMT", 90.0]
+        ["Sun, 07 Jan 2024 00:00:00 GMT", 0.0]
+    """):
         assert retry_after_s(text, SLOT) == seconds, text
     for unread in ("soon", "nan", "inf", "Mon, 01 Jan 99999999999 06:00:00 GMT", "", None):
         assert retry_after_s(unread, SLOT) is None, unread

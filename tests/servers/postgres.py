@@ -19,19 +19,22 @@ from psycopg import sql
 
 from monitor.model.immutable import immutable
 from servers import free_port, missing, require, running
+from tables import cells
 
 USER = "rankwatch"
 PASSWORD = "canary-pg-3f9a"  # noqa: S105 - of a server that lives as long as the test session
 
-_SETTINGS = {
-    "listen_addresses": "127.0.0.1",
-    "fsync": "off",
-    "full_page_writes": "off",
-    "synchronous_commit": "off",
-    "shared_buffers": "64MB",
-    "max_connections": "60",
-    "max_wal_size": "128MB",
-}
+_SETTINGS = dict(
+    cells("""
+listen_addresses    127.0.0.1
+fsync               off
+full_page_writes    off
+synchronous_commit  off
+shared_buffers      64MB
+max_connections     60
+max_wal_size        128MB
+""")
+)
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own in it
 _ROOM = 2 << 30
 

@@ -18,19 +18,22 @@ import pytest
 
 from servers import listening
 from servers.certificates import self_signed
+from tables import cells
 
 LOGIN = ("rankwatch", "canary-password")
-_USUAL = {
-    "CONNECT": "220 mail.test ESMTP",
-    "HELO": "250 mail.test",
-    "STARTTLS": "220 2.0.0 go ahead",
-    "AUTH": "235 2.7.0 welcome",
-    "MAIL": "250 2.1.0 ok",
-    "RCPT": "250 2.1.5 ok",
-    "DATA": "354 go ahead",
-    "CONTENT": "250 2.0.0 queued",
-    "QUIT": "221 2.0.0 bye",
-}
+_USUAL = dict(
+    cells("""
+CONNECT   220 mail.test ESMTP
+HELO      250 mail.test
+STARTTLS  220 2.0.0 go ahead
+AUTH      235 2.7.0 welcome
+MAIL      250 2.1.0 ok
+RCPT      250 2.1.5 ok
+DATA      354 go ahead
+CONTENT   250 2.0.0 queued
+QUIT      221 2.0.0 bye
+""")
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from monitor.boundary.redaction import display_url
 from monitor.model.errors import ConfigError
 from monitor.settings.loader import example_text, parse_settings
 from settings.minimal import MINIMAL, load_text
-from tables import rows
+from tables import parsed, rows
 
 DURATION = TypeAdapter(Duration)
 
@@ -38,15 +38,15 @@ def refused(base, **given):
 
 
 def test_durations_are_numbers_with_units():
-    for text, parts in (
-        ("500ms", {"milliseconds": 500}),
-        ("30s", {"seconds": 30}),
-        ("15m", {"minutes": 15}),
-        ("1h30m", {"minutes": 90}),
-        ("1.5h", {"minutes": 90}),
-        ("7d", {"days": 7}),
-        ("2w", {"weeks": 2}),
-    ):
+    for text, parts in parsed("""
+        ["500ms", {"milliseconds": 500}]
+        ["30s", {"seconds": 30}]
+        ["15m", {"minutes": 15}]
+        ["1h30m", {"minutes": 90}]
+        ["1.5h", {"minutes": 90}]
+        ["7d", {"days": 7}]
+        ["2w", {"weeks": 2}]
+    """):
         assert DURATION.validate_python(text) == timedelta(**parts)
 
 

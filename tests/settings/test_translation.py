@@ -13,7 +13,7 @@ from monitor.settings.rule_options import KINDS, parse_rule
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_schedule
 from settings.minimal import MINIMAL, RELEVANCE, WEIGHTS, comparison_of, load_comparison
-from tables import rows
+from tables import cells, rows
 
 RULES = """
 metric: rbo, below: 0.6
@@ -62,15 +62,17 @@ reference: since release 42
 catalogue_size: 5000
 """
 """Lines that change what a score means."""
-CHANGED = {
-    "a.internal": "c.internal",
-    "b.internal/": "b.internal/v2/",
-    'b.internal/{user}"': 'b.internal/{user}", items: recs',
-    'b.internal/{user}"}': 'b.internal/{user}", scores: scores}',
-    "users.csv": "others.csv",
-    "user: id}}": "user: id}, segments: [country]}",
-    "id}}": "id}, sample: 5000}",
-}
+CHANGED = dict(
+    cells("""
+a.internal           c.internal
+b.internal/          b.internal/v2/
+b.internal/{user}"   b.internal/{user}", items: recs
+b.internal/{user}"}  b.internal/{user}", scores: scores}
+users.csv            others.csv
+user: id}}           user: id}, segments: [country]}
+id}}                 id}, sample: 5000}
+""")
+)
 SAME_WHEN_ADDED = """
 rules: [{alert: A, metric: rbo, below: 0.5}]
 description: x
@@ -80,13 +82,15 @@ metrics: [overlap, rbo, extended_tau]
 arm_metrics: [novelty]
 keep_lists: true
 """
-SAME_WHEN_CHANGED = {
-    "every: 15m": "every: 5m",
-    'b.internal/{user}"': 'b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3',
-    "//a.internal": "//me:s3cret@a.internal",
-    "grades: g}": "grades: g}, within: 2d, after: 1d",
-    "weight: sold": "weight: sold, max_bytes: 2000000",
-}
+SAME_WHEN_CHANGED = dict(
+    cells("""
+every: 15m          every: 5m
+b.internal/{user}"  b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3
+//a.internal        //me:s3cret@a.internal
+grades: g}          grades: g}, within: 2d, after: 1d
+weight: sold        weight: sold, max_bytes: 2000000
+""")
+)
 SECRETS = ('b.internal/{user}"', 'b.internal/{user}", token: old, headers: {X-Key: key}')
 SECRETS_CHANGED = {"me:one": "me:two", "token: old": "token: new", "X-Key: key": "X-Key: other"}
 
