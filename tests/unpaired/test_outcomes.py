@@ -1,6 +1,5 @@
 """Outcomes of users, such as clicks: the difference of the arms, its interval, and the logs they are in."""
 
-import json
 import math
 from datetime import timedelta
 from itertools import product
@@ -12,7 +11,7 @@ import scipy
 import sqlalchemy as sa
 
 from bench.outcomes import WORLDS, look
-from commands import objects, rankwatch
+from commands import assert_refused, rankwatch, read_json
 from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm
 from monitor.sources import open_outcomes
@@ -26,6 +25,7 @@ from monitor.statistics.unpaired.outcomes import (
 from servers.lists import write_jsonl
 from sources.file.test_joined import second_ring
 from sources.tables import WRITERS, database, in_csv, jsonl
+from tables import parsed
 from unpaired import world
 from unpaired.test_sources import measured, settings_of
 from unpaired.world import BEGINS, DAY
@@ -215,7 +215,10 @@ def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_ou
     assert gap.difference == pytest.approx((1.0 - 1.5 * (2 / 3 - 1)) / 3 - 1)
 
 
-def write_test_log(folder, effect=1.0, **more):
+LOG = Path("log.jsonl")
+
+
+def write_test_log(effect=1.0, **more):
     """A test of 400 users with three requests a day. The candidate's clicks are multiplied by ``effect``."""
     rng = np.random.default_rng(8)
     rows = []
@@ -231,10 +234,9 @@ def write_test_log(folder, effect=1.0, **more):
             "clicks": int(rng.poisson(rate)),
         }
         rows.append(row | more)
-    write_jsonl(rows, folder / "log.jsonl")
-    config = world.write_config(
-        folder, rules="[{alert: ClicksFell, outcome: clicks, below: -0.05}]"
-    )
+    write_jsonl(rows, LOG)
+    rules = "[{alert: ClicksFell, outcome: clicks, below: -0.05}]"
+    config = world.write_config(Path.cwd(), rules=rules)
     text = config.read_text().replace("log.parquet", "log.jsonl")
     config.write_text(
         text.replace("segments: [country]", "segments: [country]\n      outcomes: [clicks]")
@@ -244,12 +246,11 @@ def write_test_log(folder, effect=1.0, **more):
 RUN = "run-once checkout-test --slot 2026-11-04"
 
 
-def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_test_log(tmp_path, effect=0.7)
+def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin():
+    write_test_log(effect=0.7)
     rankwatch(RUN)
     assert "ClicksFell  all      firing" in rankwatch("alerts ls checkout-test").stdout
-    (run,) = objects(rankwatch("show checkout-test --json"))
+    (run,) = read_json("show checkout-test")
     (found,) = run["unpaired"]["outcomes"]
     assert found["users"] == 400
     assert found["means"]["candidate"] == pytest.approx(0.7 * found["means"]["baseline"], rel=0.1)
@@ -263,11 +264,8 @@ def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin(tmp_path, mo
     assert "below the baseline." in page
 
 
-def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    write_test_log(tmp_path)
+def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration():
+    write_test_log()
     rankwatch(RUN)
     assert "ClicksFell" not in rankwatch("alerts ls checkout-test").stdout
     shown = rankwatch(
@@ -276,11 +274,10 @@ def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration(
     assert "clicks: the arms do not differ clearly." in shown.stdout
 
 
-def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_test_log(tmp_path, clicks="many")
+def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
+    write_test_log(clicks="many")
     rankwatch(RUN)
-    (run,) = objects(rankwatch("show checkout-test --json"))
+    (run,) = read_json("show checkout-test")
     assert run["status"] == "ok"
     assert run["unpaired"]["outcomes"] == []
     assert "outcomes: column 'clicks' of " in run["reason"]
@@ -290,7 +287,7 @@ def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run(tmp_path
     assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
 
 
-def write_interleaved(path, clicks):
+def write_interleaved(clicks):
     """Each user sees two items of each team. ``clicks`` has the number of clicks on each team's items by user."""
     rows = []
     for user, by_team in clicks.items():
@@ -299,49 +296,38 @@ def write_interleaved(path, clicks):
                 {"user": user, "item": f"{team}{n}", "team": team, "click": n < count}
                 for n in range(2)
             ]
-    write_jsonl([*rows, {"user": "x", "item": "ad", "team": "ads", "click": True}], path)
+    write_jsonl([*rows, {"user": "x", "item": "ad", "team": "ads", "click": True}], LOG)
 
 
-def test_each_user_has_one_preference_however_often_the_user_clicks(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+INTERLEAVED = "interleaved log.jsonl --teams old,new"
+
+
+def test_each_user_has_one_preference_however_often_the_user_clicks():
     clicks = {f"new{n}": (0, 1 + n % 2) for n in range(60)}
     clicks |= {f"old{n}": (1, 0) for n in range(20)}
-    clicks |= {"both": (2, 2), "none": (0, 0)}
-    write_interleaved(tmp_path / "log.jsonl", clicks)
-    (found,) = map(
-        json.loads, rankwatch("interleaved log.jsonl --teams old,new --json").stdout.splitlines()
-    )
+    write_interleaved(clicks | {"both": (2, 2), "none": (0, 0)})
+    (found,) = parsed(rankwatch(f"{INTERLEAVED} --json").stdout)
     assert (found["users"], found["for_baseline"], found["for_candidate"]) == (81, 20, 60)
     assert found["mean"] == pytest.approx(40 / 81)
     # The betting intervals of the gate have the same ends.
     signs = ScoreCounts(np.array([0.0, 0.5, 1.0]), np.array([20.0, 1.0, 60.0]))
     ends = [2 * end - 1 for end in bound_mean(signs, signs, ALPHA / 2)]
     assert [found["low"], found["high"]] == pytest.approx(ends)
-    said = rankwatch("interleaved log.jsonl --teams old,new").stdout
-    assert "Users prefer the candidate: the mean preference is +0.494 over 81 users" in said
+    said = "Users prefer the candidate: the mean preference is +0.494 over 81 users"
+    assert said in rankwatch(INTERLEAVED).stdout
 
 
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ("--teams old,newer", "has no row whose team is 'newer': correct --teams"),
-        ("--teams old", "must have two values"),
-        ("--teams old,new --click item", "column 'item' of "),
-        ("--teams old,new --click clicked", "no column 'clicked' (did you mean 'click'?)"),
-    ],
-)
-def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused(
-    tmp_path, monkeypatch, options, said
-):
-    monkeypatch.chdir(tmp_path)
-    write_interleaved(tmp_path / "log.jsonl", {"u": (1, 0)})
-    done = rankwatch(f"interleaved log.jsonl {options}")
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused():
+    write_interleaved({"u": (1, 0)})
+    assert_refused(f"""
+        interleaved log.jsonl --teams old,newer | 2 | has no row whose team is 'newer': correct --teams
+        interleaved log.jsonl --teams old | 2 | must have two values
+        {INTERLEAVED} --click item | 2 | column 'item' of
+        {INTERLEAVED} --click clicked | 2 | no column 'clicked' (did you mean 'click'?)
+    """)
 
 
-def test_without_a_click_there_is_no_preference(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_interleaved(tmp_path / "log.jsonl", {"u": (0, 0)})
-    assert "No user has a click" in rankwatch("interleaved log.jsonl --teams old,new").stdout
-    assert '"mean": null' in rankwatch("interleaved log.jsonl --teams old,new --json").stdout
+def test_without_a_click_there_is_no_preference():
+    write_interleaved({"u": (0, 0)})
+    assert "No user has a click" in rankwatch(INTERLEAVED).stdout
+    assert '"mean": null' in rankwatch(f"{INTERLEAVED} --json").stdout

@@ -262,27 +262,27 @@ def test_a_reload_with_another_split_is_refused_unless_the_test_begins_again():
     assert require_reloadable(again, old) is again
 
 
+def write_small_test(folder):
+    world.write_log(folder / "log.parquet", world.World(users=300), 2)
+    return world.write_config(folder)
+
+
 def test_the_planned_split_of_earlier_runs_is_stored(tmp_path):
-    world.write_log(tmp_path / "log.parquet", world.World(users=300), 2)
-    config = world.write_config(tmp_path)
-    first = rankwatch(f"run-once --config {config} --slot 2026-11-02")
+    config = write_small_test(tmp_path)
+    first = rankwatch("run-once --slot 2026-11-02")
     config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.6, b: 0.4}"))
-    second = rankwatch(f"run-once --config {config} --slot 2026-11-03")
+    second = rankwatch("run-once --slot 2026-11-03")
 
     assert (first.returncode, second.returncode) == (0, 3)
     assert "earlier runs of this test planned 0.5" in second.stdout
 
 
 def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
-    world.write_log(tmp_path / "log.parquet", world.World(users=300), 2)
-    config = world.write_config(tmp_path)
+    write_small_test(tmp_path)
     clock = partial(StillClock, at=BEGINS + 2 * DAY)
     monkeypatch.setattr(preview, "SystemClock", clock)
 
-    done = rankwatch(f"check --config {config} --users 1")
+    said = rankwatch("check --users 1").stdout
 
-    assert (
-        "baseline: 156 users since the test began, 156 with a list of now, 156 of them"
-        in done.stdout
-    )
-    assert "candidate: 144 users since the test began, 144 with a list of now" in done.stdout
+    assert "baseline: 156 users since the test began, 156 with a list of now, 156 of them" in said
+    assert "candidate: 144 users since the test began, 144 with a list of now" in said
