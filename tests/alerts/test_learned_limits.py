@@ -4,17 +4,28 @@ Arms whose lists no longer change, from the count to the verdict.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 import published
-from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
+from factories import (
+    DAY,
+    SLOT,
+    arm_score,
+    comparison,
+    coverage_rule,
+    evaluate,
+    expectation,
+    rule,
+    summary,
+)
 from monitor.alerts.verdicts import Reading, judge_reading
-from monitor.model.alerts import Expectation, Outcome, State
+from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import Arm
 from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
-from monitor.model.runs import ArmScore, MeasuredRun, RunStatus
+from monitor.model.runs import MeasuredRun, RunStatus
 from monitor.pipeline.judgement import Rejudgement
 from tables import cells
 
@@ -22,18 +33,7 @@ DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_ru
 TREND = {**DROP, "learned": Learning.TREND}
 
 
-def expectation(**changes):
-    base = {
-        "alert": "SimilarityLow",
-        "segment": "all",
-        "runs": 9,
-        "expected": 0.53,
-        "limit": 0.41,
-        "z": 0.2,
-    }
-    return Expectation(**{**base, **changes})
-
-
+learned = partial(expectation, expected=0.53, limit=0.41, z=0.2)
 OK = MeasuredRun(slot=SLOT, status=RunStatus.OK)
 
 
@@ -101,7 +101,7 @@ def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
         key, _, number = figure.partition("=")
         figures[key] = None if number == "nan" else float(number)
     reading = Reading(float(value), int(users), "all")
-    found = judge_reading(LEARNING[name], reading, expectation(**figures), OK)
+    found = judge_reading(LEARNING[name], reading, learned(**figures), OK)
     assert found.outcome == outcome
     assert found.reason == reason
     assert found.is_recovered == (recovers == "yes")
@@ -111,7 +111,7 @@ def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
 
 def test_the_shown_value_and_limit_are_ordered_like_the_exact_ones():
     for value, limit in ((0.4098, 0.4103), (0.410001, 0.41), (0.1, 0.1)):
-        found = verdict(rule(**DROP), value, expectation(limit=limit, z=6.1)).reason
+        found = verdict(rule(**DROP), value, learned(limit=limit, z=6.1)).reason
         shown = [
             float(found.split(word)[1].split(end)[0])
             for word, end in ((" is ", " over"), ("below ", ","))
@@ -142,7 +142,7 @@ def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
     watched = rule(**{**DROP, "learned": Learning(learning)})
     of_fault = None if fault == "nan" else float(fault)
     found = verdict(
-        watched, 0.45, expectation(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
+        watched, 0.45, learned(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
     )
     assert found.outcome == Outcome.OK
     assert found.is_recovered == (ends == "yes")
@@ -151,7 +151,7 @@ def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
 def test_states_and_transitions_have_the_learned_limit():
     watched = comparison(rules=(rule(**DROP),))
     (state,), (change,) = evaluate(
-        watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)]
+        watched, summaries=[summary(mean=0.2)], expectations=[learned(z=9.0)]
     )
     assert state.state == State.FIRING
     assert state.threshold == 0.41
@@ -165,8 +165,7 @@ FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
 def churn(baseline, candidate):
     values = ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate))
     return tuple(
-        ArmScore(segment="all", arm=arm, metric="self_churn", value=value, n=700)
-        for arm, value in values
+        arm_score(arm=arm, metric="self_churn", value=value, n=700) for arm, value in values
     )
 
 

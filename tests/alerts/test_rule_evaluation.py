@@ -5,13 +5,23 @@ from typing import get_args
 
 import pytest
 
-from factories import DAY, SLOT, comparison, coverage_row, coverage_rule, evaluate, rule, summary
+from factories import (
+    DAY,
+    SLOT,
+    arm_score,
+    comparison,
+    coverage_row,
+    coverage_rule,
+    evaluate,
+    rule,
+    summary,
+)
 from monitor.alerts.rule_evaluation import JUDGES, Figures, thin_segments
 from monitor.model.alerts import Outcome, State
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import BaseRule, Condition, ConditionRule, Rule, RuleKind, StandstillRule
-from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.runs import RunStatus
 from monitor.model.statistics import MEASURED_TRAITS, CoverageShare, ListTrait
 from tables import cells
 
@@ -97,9 +107,7 @@ def test_every_kind_of_rule_has_a_judge_and_conditions_are_evaluated_last():
 
 
 def unchanged(segment, users, of):
-    return ArmScore(
-        segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of
-    )
+    return arm_score(segment=segment, metric="unchanged_list", value=users / of, n=of)
 
 
 UNCHANGED = """
@@ -136,9 +144,7 @@ def verdict(trait, *scores, status=RunStatus.OK):
 
 
 def test_a_share_of_lists_with_a_trait_is_judged_in_users():
-    score = ArmScore(
-        segment="all", arm=Arm.CANDIDATE, metric=ListTrait.SHARED.value, value=0.2, n=2000
-    )
+    score = arm_score(metric=ListTrait.SHARED.value, value=0.2, n=2000)
     assert verdict(ListTrait.SHARED, score) == (
         Outcome.BREACH,
         (

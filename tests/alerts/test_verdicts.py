@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from factories import coverage_row, measured_run, rule, summary
+from factories import coverage_row, expectation, measured_run, rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading, read_similarity
 from monitor.measures.summaries import summarize_one
-from monitor.model.alerts import Expectation, Outcome, Verdict
+from monitor.model.alerts import Outcome, Verdict
 from monitor.model.rules import Direction, Learning
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Statistic
@@ -199,14 +199,5 @@ def test_scores_without_a_range_have_no_bounds():
 def test_a_learning_rule_counts_only_the_missing_users_beyond_the_usual_share(
     lost, usual, expected
 ):
-    learned = Expectation(
-        alert="SimilarityLow",
-        segment="all",
-        runs=9,
-        expected=0.5,
-        limit=0.36,
-        z=0.1,
-        lost=lost,
-        usual_lost=usual,
-    )
+    learned = expectation(limit=0.36, z=0.1, lost=lost, usual_lost=usual)
     assert bounded(rule(learned=Learning.DROP, **SCORES), 10, expected=learned).outcome is expected

@@ -27,7 +27,7 @@ import sqlalchemy as sql
 import factories
 import published
 from bench import parse_options, show
-from monitor.model.alerts import Expectation, State
+from monitor.model.alerts import State
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.rules import Direction, LearnedLimit, Learning
@@ -138,9 +138,7 @@ def _store_newest(store, name, segments, count):
         lists=KeptLists(baseline=lists[0], candidate=lists[1], segments={"all": np.arange(count)}),
         explanation=published.explanation(metric=METRICS[0]),
         expectations=tuple(
-            Expectation(
-                alert=RULES[0], segment=each, runs=9, expected=0.5, limit=0.4, opposite=0.6, z=1.0
-            )
+            factories.expectation(alert=RULES[0], segment=each, limit=0.4, opposite=0.6, z=1.0)
             for each in segments
         ),
         states=states,

@@ -15,7 +15,7 @@ from monitor.pipeline.backfill import backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
-from storage.worked import execute_sql, record
+from storage.worked import execute_sql, record, transitions
 
 NDCG = "ndcg(arm=candidate, gain=linear)"
 RECALL = "recall(arm=candidate)"
@@ -208,8 +208,7 @@ def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(sto
 
 def test_adding_relevance_twice_adds_nothing_and_changes_no_alert_and_no_delivery(store):
     def alerts():
-        changes = store.alerts.transitions(comparison=None, limit=None)
-        return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)
+        return store.alerts.states(what.name), transitions(store), store.outbox.waiting(SLOT)
 
     what = watched()
     source = CannedRelevance({SLOT: BOUGHT})

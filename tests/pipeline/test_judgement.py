@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -274,14 +274,13 @@ SCORES = (-1.0, 1.0)
 LOW = rule(scores=SCORES)
 
 
-def scales(**changes):
-    base = ChangeScales(
-        comparison=comparison(rules=(LOW,)),
-        summaries=(summary(mean=0.254),),
-        expectations=(),
-        recent=(),
-    )
-    return replace(base, **changes)
+scales = partial(
+    ChangeScales,
+    comparison=comparison(rules=(LOW,)),
+    summaries=(summary(mean=0.254),),
+    expectations=(),
+    recent=(),
+)
 
 
 def past(*means, alarmed=False):

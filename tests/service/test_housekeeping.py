@@ -24,7 +24,7 @@ from monitor.service.runner import WatchedComparison
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from pipeline.canned import Canned
-from storage.worked import run
+from storage.worked import run, transitions
 from tables import rows
 
 LOOK = MINUTE
@@ -69,7 +69,7 @@ class World:
         self.latest = self.store.history.latest(("home-feed",))
 
     def changes(self):
-        return self.store.alerts.transitions(comparison=None, limit=None)
+        return transitions(self.store)
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from servers.daemon import serving
 from servers.webhook import hang
 from service.lists_world import write_world
 from service.single_runs import run_slot, runner, watch
+from storage.worked import runs_of
 
 
 def watched(baseline):
@@ -66,7 +67,7 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_releases_a_claimed_
     with pytest.raises(KeyboardInterrupt):
         interrupted.run(watched("a:1"), SLOT, receivers=())
 
-    assert [run.status for run in store.history.runs(comparison=None, limit=10)] == left
+    assert [run.status for run in runs_of(store)] == left
     assert store.runs.held_claim("home-feed", SLOT) is None
     assert interrupted.claims == {}
 
@@ -89,7 +90,7 @@ def test_an_interrupted_run_releases_its_slot(store, number, ending, code):
     with termination_raised(), pytest.raises(ending, match=code):
         run_slot(store, watched(source))
     source.set()
-    assert store.history.runs(comparison=None, limit=10) == ()
+    assert runs_of(store) == ()
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ def test_sigterm_during_a_hung_pull_ends_in_time_and_releases_the_slot(tmp_path,
         collector.wait_for(1)
         assert daemon.terminate() == 0  # it waits for 90 seconds at most
     with closing(open_store(url, create=False)) as store:
-        assert store.history.runs(comparison=None, limit=1000) == ()
+        assert runs_of(store) == ()
 
 
 @pytest.mark.integration

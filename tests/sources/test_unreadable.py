@@ -5,6 +5,7 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -34,11 +35,9 @@ Row = dict[str, Any]
 AT = SLOT - timedelta(minutes=1)
 
 
-def unreadable(**changes):
-    base = Unreadable(
-        where="a.csv", column="user", need=ColumnKind.IDS, count=1, rows=100, found="null"
-    )
-    return replace(base, **changes)
+unreadable = partial(
+    Unreadable, where="a.csv", column="user", need=ColumnKind.IDS, count=1, rows=100, found="null"
+)
 
 
 def test_the_share_decides_and_the_limit_itself_is_allowed():

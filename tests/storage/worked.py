@@ -3,6 +3,7 @@
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -83,16 +84,15 @@ def coverage():
     )
 
 
-def evidence(**changes):
-    base = Evidence(
-        kind=EvidenceKind.WORST,
-        position=0,
-        user="u1",
-        baseline=("i1", "i2"),
-        candidate=("i9",),
-        scores={"extended_tau": -1.0, "rbo(p=0.9)": None},
-    )
-    return replace(base, **changes)
+evidence = partial(
+    Evidence,
+    kind=EvidenceKind.WORST,
+    position=0,
+    user="u1",
+    baseline=("i1", "i2"),
+    candidate=("i9",),
+    scores={"extended_tau": -1.0, "rbo(p=0.9)": None},
+)
 
 
 def result(claim, **changes):
