@@ -37,7 +37,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
-@dataclass(slots=True)
+@dataclass
 class HeldClock:
     """Both clocks stop until a test moves them."""
 

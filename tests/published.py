@@ -1,11 +1,11 @@
 """Complete values that a daemon would publish, for tests of export, web and deploy. Any field can be changed."""
 
 from dataclasses import fields, replace
-from datetime import timedelta
 from functools import partial
 from types import SimpleNamespace
 
 import factories
+from factories import DAY, HOUR, MINUTE, SECOND
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Outcome, State
 from monitor.model.daemon_state import DaemonState, Role, RoleKind
@@ -62,9 +62,9 @@ run = partial(
     asked=200,
     paired=190,
     started_at=SLOT,
-    finished_at=SLOT + timedelta(seconds=4),
+    finished_at=SLOT + 4 * SECOND,
     catalogue_size=1000,
-    labels_until=SLOT + timedelta(days=7),
+    labels_until=SLOT + 7 * DAY,
     models={Arm.CANDIDATE: ArmModel(now="v12")},
 )
 
@@ -166,11 +166,11 @@ def latest(**changes):
         ),
         states=(state(),),
         last_ok_slot=SLOT,
-        last_ok_at=SLOT + timedelta(seconds=4),
+        last_ok_at=SLOT + 4 * SECOND,
         expectations=(factories.expectation(expected=0.625, limit=0.5, opposite=0.75, z=3.5),),
         arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
         unlabelled=3,
-        first_slot=SLOT - timedelta(days=1),
+        first_slot=SLOT - DAY,
         explanation=explanation(),
     )
     return replace(base, **changes)
@@ -189,7 +189,7 @@ def result(**changes):
         slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
-        finished_at=SLOT + timedelta(seconds=4),
+        finished_at=SLOT + 4 * SECOND,
         config_hash="0" * 64,
         k=10,
         stage_seconds={"pull": 3.0, "score": 0.5},
@@ -206,12 +206,12 @@ def filled():
 
 def fill(publisher):
     """The same publisher, after it has published everything."""
-    interval = {"home-feed": timedelta(minutes=15)}
+    interval = {"home-feed": 15 * MINUTE}
     publisher.register(
         ["home-feed"],
         ["pager"],
         intervals=interval,
-        stale_after={"home-feed": timedelta(hours=1)},
+        stale_after={"home-feed": HOUR},
         pings=["ping"],
     )
     publisher.reloaded(ok=True, at=SLOT)
@@ -219,7 +219,7 @@ def fill(publisher):
     newest = latest()
     newest = replace(newest, summaries=(*newest.summaries, gap), unpaired=UNPAIRED)
     publisher.publish([newest])
-    publisher.run_finished(result(claim=factories.claim(started_at=SLOT + timedelta(seconds=1))))
+    publisher.run_finished(result(claim=factories.claim(started_at=SLOT + SECOND)))
     publisher.count("slots_skipped_total", "home-feed", "missed", value=2)
     publisher.count("notifications_total", "pager", "sent")
     publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})

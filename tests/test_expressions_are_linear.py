@@ -63,7 +63,7 @@ web.pages.report
 """Modules whose expressions never see text from outside, and what they see."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expression:
     """An expression, and the method that it is used by."""
 

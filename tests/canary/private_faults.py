@@ -32,7 +32,7 @@ PLANTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding=
 Given = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fault:
     """``told`` is a pattern of the planted cause. ``users`` is the source of users, if that has the fault."""
 
@@ -55,7 +55,7 @@ def content_of(planted):
     return gzip.compress(content * 99)[:-9] if planted.get("is_cut") else content
 
 
-@dataclass(slots=True)
+@dataclass
 class Planter:
     """Writes what is broken, and starts what answers wrongly, until ``running`` ends."""
 

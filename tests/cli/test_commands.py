@@ -14,11 +14,10 @@ import pytest
 
 from commands import assert_refused, objects, of_all, rankwatch, read_json
 from forking import ended, started
-from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.webhook import answer
 from service.lists_world import APART, SIMILAR, write_lists, write_world
-from storage.worked import claimed
+from storage.worked import claimed, store_at, store_over
 
 RUN = "run-once --slot 2024-01-08"
 CANDIDATE = Path("candidate.jsonl")
@@ -80,7 +79,7 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     file = world / "out" / "08.parquet"
     written = file.read_bytes()
     assert pq.read_table(file).num_rows == 60
-    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store:
+    with store_over(f"{world}/rankwatch.db") as store:
         assert len(store.history.run_scores(1, ["extended_tau"]).users) == 10
     CANDIDATE.rename("away.jsonl")
 
@@ -252,7 +251,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
 
 def test_a_slot_that_another_process_runs_does_not_stop_the_other_comparisons(world, collector):
     alert_at_once(world, collector, names=("feed", "taken"))
-    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=True)) as store:
+    with store_at(f"sqlite:///{world}/rankwatch.db", create=True) as store:
         claimed(store, comparison="taken", owner="other:1", until=datetime(2999, 1, 1, tzinfo=UTC))
     done = rankwatch(f"{RUN} --json")
     assert done.returncode == 3

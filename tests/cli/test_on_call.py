@@ -3,7 +3,6 @@
 import getpass
 import json
 import re
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,11 @@ from factories import MINUTE, HeldClock
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
-from monitor.storage import open_store
 from pipeline.alerting_run import store_run
 from pipeline.test_delivery import REFUSED, FakeReceiver, open_sender
 from servers.webhook import answer
 from service.lists_world import write_world
+from storage.worked import store_over
 
 
 @pytest.mark.usefixtures("fired")
@@ -159,7 +158,7 @@ def test_the_end_is_sent_after_the_wait_even_if_the_start_may_not_have_arrived(
 def test_ls_shows_pending_deliveries_with_their_reasons_and_with_all_those_given_up(world):
     clock, receiver = HeldClock(), FakeReceiver(errors=[REFUSED])
     muted = NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")}))
-    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store:
+    with store_over(f"{world}/rankwatch.db") as store:
         store_run(store, 0.1, to=("fake", "other"))
         open_sender(store, receiver, clock, policy=muted).deliver_due()
         waits, untried = read_json("notify ls")

@@ -89,7 +89,7 @@ class TooFastError(Exception):
     """Prometheus missed scrapes of a daemon that lives, or a run of healthy arms failed."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Heard:
     """The notifications that each receiver of Alertmanager got, in order, without repetitions."""
 

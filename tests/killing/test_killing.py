@@ -5,7 +5,7 @@ import os
 import signal
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import text
@@ -13,10 +13,10 @@ from sqlalchemy import text
 from forking import ended
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, dying_daemon
 from killing.storms import HALF_RUNS, play_storm
-from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.webhook import running_webhook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
+from storage.worked import store_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
 PATIENCE_S = 120.0
@@ -96,7 +96,7 @@ def test_a_kill_at_any_step_loses_nothing_and_repeats_messages_only_between_send
             stack.enter_context(postgres_server.database()),
         )
         # One after the other: two migrations in one process collide.
-        stores = [stack.enter_context(closing(open_store(url, create=True))) for url in urls]
+        stores = [stack.enter_context(store_at(url, create=True)) for url in urls]
         folders = (tmp_path / "sqlite", tmp_path / "postgresql")
         pool = stack.enter_context(ThreadPoolExecutor())
         played = pool.map(play, urls, stores, folders)

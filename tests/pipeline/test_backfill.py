@@ -1,7 +1,6 @@
 """Relevance that arrives later is measured on the lists of the run, once, and never judged."""
 
 import threading
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -182,7 +181,7 @@ def test_relevance_is_not_requested_if_no_metric_needs_it(store):
 def test_an_unreadable_slot_does_not_block_the_next_and_an_unreachable_source_is_requested_once(
     store, trouble, said, goes_on
 ):
-    what = watched(deadline=timedelta(seconds=0.1 if isinstance(trouble, threading.Event) else 10))
+    what = watched(deadline=(0.1 if isinstance(trouble, threading.Event) else 10) * SECOND)
     ran(store, what)
     ran(store, what, SLOT + DAY)
     source = CannedRelevance({SLOT: trouble, SLOT + DAY: BOUGHT})

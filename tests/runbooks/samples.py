@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from factories import transition
+from factories import DAY, MINUTE, transition
 from monitor.model.alerts import RootCause
 from monitor.model.errors import DatabaseErrorKind
 from monitor.model.notifications import Message
@@ -137,7 +137,7 @@ def _expected_alerts():
 
 
 def _stale():
-    since = BEGIN + timedelta(days=HEALTHY - 1)
+    since = BEGIN + (HEALTHY - 1) * DAY
     cause = RootCause(run_failure="candidate recs.internal answered 503 (200 of 200 users)")
     headline = write_stale(since, cause, has_succeeded=True)
     start = transition(
@@ -156,15 +156,15 @@ def _stale():
         start,
         alert="RunFailing",
         statistic=Condition.ERROR.value,
-        slot=since + timedelta(days=2),
-        since=since + timedelta(days=1),
+        slot=since + 2 * DAY,
+        since=since + DAY,
         dedup_key="failing",
     )
     return replace(message_about_start(start), firing=(start, failing))
 
 
 def _database_away():
-    since = BEGIN + timedelta(days=HEALTHY)
+    since = BEGIN + HEALTHY * DAY
     place = "PostgreSQL database rankwatch at db.internal:5432"
     outage = Outage(
         since=since,
@@ -175,7 +175,7 @@ def _database_away():
         ),
         kind=DatabaseErrorKind.UNREACHABLE,
     )
-    start = compose_outage_start(outage, since + timedelta(minutes=2), place, None)
+    start = compose_outage_start(outage, since + 2 * MINUTE, place, None)
     return message_about_start(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
 
 

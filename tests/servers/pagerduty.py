@@ -20,7 +20,7 @@ _EVENT = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml")
 _ACTIONS = {"trigger": "triggered", "acknowledge": "acknowledged", "resolve": "resolved"}
 
 
-@dataclass(slots=True)
+@dataclass
 class FakePagerDuty:
     """``alerts`` has the state of each key.
 

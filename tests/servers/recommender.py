@@ -37,7 +37,7 @@ from servers.webhook import (
 CHUNKED = {"Transfer-Encoding": "chunked"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Asked:
     """One request."""
 
@@ -47,7 +47,7 @@ class Asked:
     attempt: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Recommender:
     """Its answers, and the requests to it. If ``lists`` has no list for a user, the list is ``[0, ..., k-1]``."""
 

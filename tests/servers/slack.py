@@ -18,7 +18,7 @@ PATH = "/services/T000/B000/canarycanarycanary"
 _MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
 
 
-@dataclass(slots=True)
+@dataclass
 class FakeSlack:
     """``posts`` are the accepted messages. ``complaints`` are errors in requests."""
 

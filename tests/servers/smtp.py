@@ -36,7 +36,7 @@ QUIT      221 2.0.0 bye
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mail:
     sender: str
     to: tuple[str, ...]
@@ -48,7 +48,7 @@ class Mail:
 Act = Callable[["Dialogue"], None]
 
 
-@dataclass(slots=True)
+@dataclass
 class MailServer:
     """``answers`` by step (CONNECT, EHLO, STARTTLS, AUTH, MAIL, RCPT, DATA, CONTENT, QUIT) are used up one a time."""
 

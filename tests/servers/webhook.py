@@ -28,7 +28,7 @@ def bomb():
     return first + block * 1022 + deflate.compress(megabyte + b"[]") + deflate.flush()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     method: str
     path: str
@@ -40,7 +40,7 @@ class Cut(Exception):  # noqa: N818 - no failure
     """The server is being stopped."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Collector:
     """Each of ``replies`` is used once. Then the reply is that of ``respond``, or ``default``."""
 

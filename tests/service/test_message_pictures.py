@@ -3,7 +3,6 @@
 import io
 import json
 from dataclasses import replace
-from datetime import timedelta
 from email import message_from_bytes
 from email.policy import default
 from types import SimpleNamespace
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from factories import SLOT, HeldClock
+from factories import DAY, SLOT, HeldClock
 from logs import captured
 from messages import FIRING, HOSTILE, START, message
 from monitor.pipeline.delivery import OutboxSender
@@ -31,7 +30,7 @@ def pictures(store):
     """Of a comparison that fires in the last of 22 runs, in segments of hostile names too."""
     message_pictures._draw_png.cache_clear()
     for day in range(22):
-        slot = SLOT + timedelta(days=day - 21)
+        slot = SLOT + (day - 21) * DAY
         mean = 0.6 + day % 3 / 50 if day < 21 else 0.3
         store_run(store, mean, slot=slot, to=["email", "apprise"], segments=["all", *NAMES])
     wiring: Any = SimpleNamespace(

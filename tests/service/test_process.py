@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -20,13 +19,12 @@ from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.daemon import STOP_S, WEB_S, Daemon
 from monitor.service.daemon.leadership import ANSWER_S
 from monitor.service.interrupts import interrupts_held, termination_raised
-from monitor.storage import open_store
 from pipeline.canned import arms, users
 from servers.daemon import serving
 from servers.webhook import hang
 from service.lists_world import write_world
 from service.single_runs import run_slot, runner, watch
-from storage.worked import runs_of
+from storage.worked import runs_of, store_at
 
 
 def watched(baseline):
@@ -171,7 +169,7 @@ def test_sigterm_during_a_hung_pull_ends_in_time_and_releases_the_slot(tmp_path,
     with serving(config) as daemon:
         collector.wait_for(1)
         assert daemon.terminate() == 0  # it waits for 90 seconds at most
-    with closing(open_store(url, create=False)) as store:
+    with store_at(url) as store:
         assert runs_of(store) == ()
 
 

@@ -51,9 +51,14 @@ def scores(values):
     return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
 
 
+def store_at(url, *, create=False):
+    """The store, which is closed at the end of the block."""
+    return closing(open_store(url, create=create))
+
+
 def store_over(file, options=""):
     """The store over a SQLite file, which is closed at the end of the block."""
-    return closing(open_store(f"sqlite:///{file}{options}", create=False))
+    return store_at(f"sqlite:///{file}{options}")
 
 
 def execute_sql(store, statement):

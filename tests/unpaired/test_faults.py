@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from drift_lists import run_cli
+from factories import DAY
 from tables import cells
 from unpaired import world
 
@@ -32,7 +33,7 @@ lost       SplitOff     02   the users are not split as planned:
 
 
 def run_days(folder, first, last):
-    since, until = (f"{world.BEGINS + day * world.DAY:%Y-%m-%d}" for day in (first, last))
+    since, until = (f"{world.BEGINS + day * DAY:%Y-%m-%d}" for day in (first, last))
     config = str(folder / "rankwatch.yaml")
     return run_cli("replay", "--config", config, "--since", since, "--until", until, "--json")
 

@@ -4,13 +4,12 @@ import json
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import numpy as np
 
 import factories
 import published
-from factories import DAY, SLOT, HeldClock
+from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.model.alerts import State
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
@@ -83,7 +82,7 @@ def application(store, **given):
     """The pages over the store, as of six hours after its newest run."""
     names = {run.comparison for run in runs_of(store)}
     latest = store.history.latest(sorted(names))
-    clock = HeldClock(SLOTS[-1] + timedelta(hours=6))
+    clock = HeldClock(SLOTS[-1] + 6 * HOUR)
     return published.pages(**{"store": store, "clock": clock, "latest": lambda: latest, **given})
 
 

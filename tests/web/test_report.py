@@ -1,7 +1,6 @@
 """A report: the pages in one file, whole without a server, whatever names come from outside; titles of items in it."""
 
 import re
-from datetime import timedelta
 from html import unescape
 from types import SimpleNamespace
 
@@ -9,7 +8,7 @@ import pytest
 
 import factories
 import published
-from factories import DAY, HeldClock
+from factories import DAY, HOUR, HeldClock
 from monitor.model.errors import SourceError
 from monitor.service.title_cache import TitleCache
 from monitor.web.pages import report
@@ -75,7 +74,7 @@ def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store):
     assert runs[:2] == [f"run of {show_instant(slot)}", f"run of {show_instant(SLOTS[-1])}"]
     over_time = text.partition('<section id="part-1">')[0]
     assert [f">{show_instant(slot)}:" in over_time for slot in SLOTS[:2]] == [False, True]
-    assert show_instant(SLOTS[-1]) in words_of(written(store, until=SLOTS[-1] + timedelta(hours=1)))
+    assert show_instant(SLOTS[-1]) in words_of(written(store, until=SLOTS[-1] + HOUR))
 
 
 def test_names_from_outside_stay_text(stores):

@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from factories import SLOT
+from factories import MINUTE, SECOND, SLOT
 from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import SourceError, UnreadableError
 from monitor.model.rankings import Arm, CoverageReason
@@ -99,7 +98,7 @@ def without_segments(port, files, **conf):
     return in_spark(arms, port, asked_of(files[0]), *files, **conf)
 
 
-measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(minutes=5))
+measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=5 * MINUTE)
 
 
 @pytest.mark.usefixtures("shared")
@@ -234,7 +233,7 @@ def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, mon
         SourceError,
         match="did not end in time and was cancelled: raise deadline, or give the cluster more",
     ):
-        measure(without_segments(spark, files), deadline=timedelta(seconds=5))
+        measure(without_segments(spark, files), deadline=5 * SECOND)
     size = -1
     while beats.exists() and beats.stat().st_size != size:
         size = beats.stat().st_size
