@@ -38,14 +38,14 @@ all           all
 """
 
 
-@pytest.mark.parametrize("name, nearest", cells(NEAREST))
-def test_the_nearest_segment_is_of_the_same_dimension(name, nearest):
-    assert str(find_nearest(name, PRESENT)) == nearest
+def test_the_nearest_segment_is_of_the_same_dimension():
+    for name, nearest in cells(NEAREST):
+        assert str(find_nearest(name, PRESENT)) == nearest
 
 
-@pytest.mark.parametrize("written, name", cells(SPELT))
-def test_one_value_has_one_name_however_it_is_written(written, name):
-    assert name_segment(written) == name
+def test_one_value_has_one_name_however_it_is_written():
+    for written, name in cells(SPELT):
+        assert name_segment(written) == name
 
 
 def test_rules_on_the_same_absent_segment_are_reported_once_with_similar_names():

@@ -69,9 +69,9 @@ def test_parts_agree_with_the_hand_worked_values(name, pair, amounts):
     )
 
 
-@pytest.mark.parametrize("pair", [":12", ":"])
-def test_pairs_without_a_baseline_list_have_no_parts(pair):
-    assert np.isnan(split_one("rbo", pair)).all()
+def test_pairs_without_a_baseline_list_have_no_parts():
+    for pair in [":12", ":"]:
+        assert np.isnan(split_one("rbo", pair)).all()
 
 
 @pytest.mark.parametrize("undefined", [math.nan, math.inf])

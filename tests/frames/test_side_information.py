@@ -164,11 +164,11 @@ def test_a_grade_of_one_pair_is_refused_without_naming_a_user():
 TAU = "extended_tau"
 
 
-@pytest.mark.parametrize("scores", [(None, None), ([np.nan, None, np.nan], [3, 2, 1])])
-def test_without_scores_nothing_is_tied(scores):
-    lists = (["b", "a", "c"], ["a", "b", "c"])
+def test_without_scores_nothing_is_tied():
+    for scores in [(None, None), ([np.nan, None, np.nan], [3, 2, 1])]:
+        lists = (["b", "a", "c"], ["a", "b", "c"])
 
-    assert monitor.compare(*lists, TAU, scores=scores) == monitor.compare(*lists, TAU)
+        assert monitor.compare(*lists, TAU, scores=scores) == monitor.compare(*lists, TAU)
 
 
 def test_metrics_that_speak_of_ties_see_them():
