@@ -24,8 +24,9 @@ import pytest
 
 from clocks import set_clock
 from commands import rankwatch
+from places import ROOT
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
 NOW = datetime(2026, 11, 12, 9, tzinfo=UTC)
 _BLOCK = re.compile(
     r"(?m)^(?:<!-- not run: (?P<why>.*) -->\n\n?)?(?P<indent> *)```(?P<kind>.+)\n"

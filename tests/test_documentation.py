@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
@@ -21,9 +20,9 @@ from monitor.settings.json_schema import json_schema
 from monitor.sources import SOURCES
 from monitor.storage import schema_version
 from monitor.web.app import describe_api
+from places import ROOT
 from servers import require
 
-ROOT = Path(__file__).resolve().parents[1]
 README, CLI_GUIDE, DEPLOYING = (
     (ROOT / name).read_text()
     for name in ("README.md", "docs/reference/commands.md", "docs/how-to/one-run.md")

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import EntryPoint, EntryPoints
 from itertools import product
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any
 
@@ -41,10 +40,10 @@ from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.translation import config_hash
 from monitor.sources import SOURCES
 from pipeline.canned import Canned, StillClock, arms, users
+from places import ROOT
 from settings.minimal import load_text
 from tables import cells
 
-ROOT = Path(__file__).parents[1]
 SECRET = "canary-of-a-plugin"  # noqa: S105 - it is looked for
 USERS = [f"u{number}" for number in range(7)]
 HELD = threading.Event()

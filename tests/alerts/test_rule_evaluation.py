@@ -28,13 +28,9 @@ from tables import cells
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
 
-def run(watched, day, means, states=(), status=RunStatus.OK):
+def run(watched, day, means, states=()):
     summaries = [summary(segment=name, mean=mean) for name, mean in means.items()]
-    slot = SLOT + day * DAY
-    reason = None if status is RunStatus.OK else "candidate is down"
-    return evaluate(
-        watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states
-    )
+    return evaluate(watched, slot=SLOT + day * DAY, summaries=summaries, states=states)
 
 
 UK = "country=UK"

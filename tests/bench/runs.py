@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import parse_options, show
+from places import ROOT
 from servers.postgres import running_postgres
 
-ROOT = Path(__file__).parents[2]
 SIZES = [
     "10000x10",
     "100000x10",

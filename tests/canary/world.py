@@ -13,11 +13,11 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 import bcrypt
-import yaml
 from psycopg import sql
 from sqlalchemy import make_url
 
 from canary.marks import MARK, canary, owners_in
+from places import read_yaml
 from servers import free_port
 from servers.smtp import MailServer, running_mail_server
 from servers.webhook import Collector, answer, hang, head, running_webhook, send_and_end
@@ -154,7 +154,7 @@ class World:
         """The configuration with every secret given in this way."""
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
         names = Names(world=self, every=every, **self.databases(database))
-        document = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        document = read_yaml("tests/canary/world.yaml")
         tree = {
             key: [*spread(part)] if isinstance(part, list) else part
             for key, part in document.items()

@@ -21,6 +21,7 @@ from monitor.service.analysis.interpretation import (
     interpret_summary,
     measure_concentration,
 )
+from places import ROOT
 from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
@@ -148,7 +149,7 @@ def test_without_a_value_by_chance_or_30_users_nothing_is_interpreted():
 
 
 def test_the_page_on_these_words_names_their_limits():
-    page = (Path(__file__).parents[2] / "docs/explanation/compare.md").read_text()
+    page = (ROOT / "docs/explanation/compare.md").read_text()
     for limit in (_NEARLY_IDENTICAL, _SIMILAR, _RANDOM, _FEW_USERS):
         assert f"{limit * 100:.0f} %" in page
     assert f"{_LEAST_USERS} users" in page

@@ -4,7 +4,6 @@ import json
 import pickle
 import re
 from importlib import import_module
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree as ET
 
@@ -15,6 +14,7 @@ import pytest
 
 import monitor
 from monitor.model.errors import InputError
+from places import ROOT
 from servers.chromium import TROUBLE
 from tables import parsed
 
@@ -113,7 +113,7 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns(make):
         monitor.summarize(frame, make({"user": ["u1"]}))
 
 
-NOTEBOOK = Path(__file__).parents[2] / "monitor/measures/frames/example.ipynb"
+NOTEBOOK = ROOT / "monitor/measures/frames/example.ipynb"
 DRAWN = """[...document.querySelectorAll('section')].map((cell) => ({
     charts: [...cell.querySelectorAll('.slopes, svg:not(.slopes svg)')].map((svg) => svg.getBoundingClientRect().height > 60
         && [...svg.querySelectorAll('text, line, rect, li')].filter((one) => one.getBoundingClientRect().height > 3).length),

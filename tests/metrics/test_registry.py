@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from monitor.measures.frames import compare_many
 from monitor.measures.metrics import METRICS, parse, score_all
 from monitor.model.errors import MetricError
 from monitor.testing import MetricContract
+from places import ROOT
 from tables import cells
 
 DEFAULT = [kind() for kind in METRICS.values()]
@@ -118,7 +118,7 @@ def test_a_metric_without_the_data_that_it_needs_says_so():
                 score_all(reference.batch([([1, 2], [2, 1])]), [metric])
 
 
-GUIDE = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text()
+GUIDE = (ROOT / "docs/reference/metrics.md").read_text()
 
 
 def test_the_guide_has_a_row_by_hand_for_every_metric():

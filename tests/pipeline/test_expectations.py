@@ -133,7 +133,7 @@ def told(means, what):
     expected = []
     for day, mean in enumerate(means):
         slot = SLOT + day * DAY
-        expected.append(expect(what, slot, [measured(mean)], past, ()))
+        expected.append(expect(what, slot, [measured(mean)], past))
         past.append(PastRun(slot=slot, states={}, lessons=to_lessons(expected[-1])))
     return past, expected
 

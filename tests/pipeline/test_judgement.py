@@ -64,8 +64,8 @@ def judged(records, what=None):
     return rejudging
 
 
-def state(records, what=None):
-    return judged(records, what).states[WATCH]
+def state(records):
+    return judged(records).states[WATCH]
 
 
 def days(means, **changes):

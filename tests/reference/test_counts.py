@@ -25,8 +25,8 @@ USERS = 1500
 SHARE = 4e-5
 
 
-def learn(counts, users=USERS):
-    return CountReference.of(counts, np.full(counts.shape, float(users)))
+def learn(counts):
+    return CountReference.of(counts, np.full(counts.shape, float(USERS)))
 
 
 def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test():

@@ -25,6 +25,7 @@ from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.daemon.outage import Outage, compose_outage_start
 from monitor.texts.root_causes import write_missed, write_stale
+from places import ROOT
 from runbooks.faults import FAULTS
 from runbooks.world import (
     BEGIN,
@@ -40,7 +41,7 @@ from runbooks.world import (
     write_test,
 )
 
-PAGES = Path(__file__).parents[2] / "docs/runbooks"
+PAGES = ROOT / "docs/runbooks"
 MESSAGE_GUIDE = PAGES.parent / "explanation/message.md"
 _MESSAGE = re.compile(r"(<!-- message of (\w+) -->\n```text\n)(.*?)(?=```)", re.DOTALL)
 _ITEMS = re.compile(r"\n\n(?:Items that|Lists of) .*", re.DOTALL)
@@ -128,7 +129,7 @@ def prometheus_message(name):
 @cache
 def _expected_alerts():
     found: Any = {}
-    for file in sorted(Path(__file__).parents[1].glob("deploy/rankwatch.rules*.test.yml")):
+    for file in sorted(ROOT.glob("tests/deploy/rankwatch.rules*.test.yml")):
         for test in yaml.safe_load(file.read_text())["tests"]:
             for case in test.get("alert_rule_test", ()):
                 for expected in case["exp_alerts"]:

@@ -5,18 +5,17 @@ https://developer.pagerduty.com/docs/events-api-v2-overview and the OpenAPI desc
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
+from places import read_yaml
 from servers.webhook import Collector, answer, running_webhook
 
 KEY = "e93facc04764012d7bfb002500d5d1a6"
 MOST_BYTES = 512 * 1024
-_EVENT = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
+_EVENT = Draft202012Validator(read_yaml("tests/servers/pagerduty.yaml"))
 _ACTIONS = {"trigger": "triggered", "acknowledge": "acknowledged", "resolve": "resolved"}
 
 

@@ -5,17 +5,16 @@ https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../r
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
+from places import read_yaml
 from servers.webhook import Collector, answer, running_webhook
 
 PATH = "/services/T000/B000/canarycanarycanary"
-_MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
+_MESSAGE = Draft202012Validator(read_yaml("tests/servers/slack.yaml"))
 
 
 @dataclass

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -15,11 +14,11 @@ import pytest
 from factories import SLOT
 from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.service.composition import PINGS_S
-from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.daemon import STOP_S, WEB_S, Daemon
 from monitor.service.daemon.leadership import ANSWER_S
 from monitor.service.interrupts import interrupts_held, termination_raised
 from pipeline.canned import arms, users
+from places import ROOT
 from servers.daemon import serving
 from servers.webhook import hang
 from service.lists_world import write_world
@@ -228,11 +227,9 @@ print("ended")
 
 @pytest.mark.integration
 def test_a_hanging_name_server_does_not_delay_the_end_of_the_process():
-    root = Path(daemon_module.__file__).parents[3]
-
     done = subprocess.run(
         [sys.executable, "-c", HANGING_LOOKUP],
-        cwd=root,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=90,
@@ -243,7 +240,5 @@ def test_a_hanging_name_server_does_not_delay_the_end_of_the_process():
 
 
 def test_a_stop_takes_less_time_than_compose_allows():
-    compose = Path(daemon_module.__file__).parents[3] / "deploy" / "compose.yaml"
-
-    assert "stop_grace_period: 30s" in compose.read_text()
+    assert "stop_grace_period: 30s" in (ROOT / "deploy/compose.yaml").read_text()
     assert STOP_S + WEB_S + ANSWER_S + PINGS_S < 30

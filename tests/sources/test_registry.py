@@ -3,7 +3,6 @@
 import pkgutil
 import tomllib
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,6 +20,7 @@ from monitor.sources import (
     UsersOptions,
 )
 from monitor.sources.kinds import Reader
+from places import ROOT, read_yaml
 from servers import lists
 from sources import tables
 
@@ -59,7 +59,7 @@ def test_every_folder_declares_a_kind():
     assert {
         each.name for each in pkgutil.iter_modules(sources.__path__) if each.ispkg
     } == SOURCES.keys()
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = {
         contract["name"]: contract.get("modules")
         for contract in project["tool"]["importlinter"]["contracts"]
@@ -77,7 +77,7 @@ def test_the_contract_is_kept_by_every_kind(kind):
     assert kind in tables.KINDS, "add it to KINDS in tests/sources/tables.py"
 
 
-BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text())
+BAD = read_yaml("tests/sources/bad_options.yaml")
 
 
 @pytest.mark.parametrize(

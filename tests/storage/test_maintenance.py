@@ -76,7 +76,7 @@ def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(
 
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     (end,) = lease(store)
-    store.outbox.record(note(end, LATER, DeliveryStatus.HELD))
+    store.outbox.record(note(end, status=DeliveryStatus.HELD))
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
 

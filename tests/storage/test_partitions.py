@@ -81,7 +81,7 @@ def pruned(store, before):
 
 
 def test_partitions_are_created_in_advance(store):
-    prune(store, now=SLOT)
+    prune(store)
     before = names(store)
 
     for days in range(3):

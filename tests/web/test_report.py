@@ -142,11 +142,15 @@ def test_a_report_keeps_the_links_of_items_and_waits_for_dead_titles_once(filled
 
 def test_titles_that_are_back_are_shown_after_a_minute():
     source, clock = Source(), HeldClock()
-    titles = cache_of(source, clock)
-    assert titles("home-feed", SLOTS[0], ["i1"]) == titles("home-feed", SLOTS[0], ["i2"]) == {}
+    cache = cache_of(source, clock)
+
+    def titles(*items):
+        return cache("home-feed", SLOTS[0], items)
+
+    assert titles("i1") == titles("i2") == {}
     source.is_away = False
     clock.seconds += 59
-    assert (titles("home-feed", SLOTS[0], ["i1"]), len(source.asked)) == ({}, 1)
+    assert (titles("i1"), len(source.asked)) == ({}, 1)
     clock.seconds += 1
-    assert titles("home-feed", SLOTS[0], ["i1", "i2"]) == {"i1": "Title of i1", "i2": "Title of i2"}
-    assert (titles("home-feed", SLOTS[0], ["i1"]), len(source.asked)) == ({"i1": "Title of i1"}, 2)
+    assert titles("i1", "i2") == {"i1": "Title of i1", "i2": "Title of i2"}
+    assert (titles("i1"), len(source.asked)) == ({"i1": "Title of i1"}, 2)
