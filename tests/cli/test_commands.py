@@ -101,7 +101,7 @@ def test_run_once_notifies_receivers_and_replay_does_so_with_an_option(world, co
     assert collector.requests == []  # replay did not send that it fires
     write_lists(CANDIDATE, APART)
     read_json("replay --since 2024-01-05 --until 2024-01-05 --notify")
-    assert [json.loads(request.body)["status"] for request in collector.requests] == ["firing"]
+    assert [request.json()["status"] for request in collector.requests] == ["firing"]
 
 
 def test_a_refused_notification_ends_with_5_and_is_sent_later(world, collector, monkeypatch):
@@ -116,7 +116,7 @@ def test_a_refused_notification_ends_with_5_and_is_sent_later(world, collector, 
     with closing(sqlite3.connect("rankwatch.db", isolation_level=None)) as database:
         database.execute("update deliveries set next_attempt_at = '2024-01-08T00:00:00.000000Z'")
     read_json("run-once --slot 2024-01-09")
-    assert json.loads(collector.requests[-1].body)["status"] == "firing"
+    assert collector.requests[-1].json()["status"] == "firing"
 
 
 def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
@@ -245,7 +245,7 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = read_json("show feed")
-    (alert,) = json.loads(collector.requests[-1].body)["alerts"]
+    (alert,) = collector.requests[-1].json()["alerts"]
     assert alert["annotations"]["explanation"].startswith(found["explanation"]["sentence"])
 
 
@@ -262,4 +262,4 @@ def test_a_slot_that_another_process_runs_does_not_stop_the_other_comparisons(wo
     ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
     (request,) = collector.requests
-    assert json.loads(request.body)["commonLabels"]["comparison"] == "feed"
+    assert request.json()["commonLabels"]["comparison"] == "feed"

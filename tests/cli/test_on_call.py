@@ -1,7 +1,6 @@
 """What on-call types: acknowledge, resolve, silence, and what waits in the outbox."""
 
 import getpass
-import json
 import re
 from pathlib import Path
 
@@ -120,7 +119,7 @@ def test_every_receiver_gets_a_firing_and_its_end_marked_as_a_test(collector):
     messages = ", ".join(f"{each['receiver']} {each['status']}" for each in sent)
     assert messages == "hook firing, other firing, hook resolved, other resolved"
     assert all(each["is_delivered"] and each["reason"] is None for each in sent)
-    start, _, end, _ = (json.loads(request.body) for request in collector.requests)
+    start, _, end, _ = (request.json() for request in collector.requests)
     assert (start["status"], end["status"]) == ("firing", "resolved")
     assert start["groupKey"] == end["groupKey"]
     assert start["commonLabels"]["test"] == "true"

@@ -97,7 +97,7 @@ class Heard:
     last: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, request):
-        body = json.loads(request.body)
+        body = request.json()
         for alert in body["alerts"]:
             about, status = (body["receiver"], alert["labels"]["alertname"]), alert["status"]
             if self.last.get(about) != status:

@@ -105,7 +105,7 @@ class Evening:
         """How a recommender answers a batch of users."""
         _, shop, arm = request.path.split("/")
         change, reply = self.broken.get((shop, Arm(arm)), (Question.items, None))
-        return reply or answer_with(change, shop, Arm(arm), json.loads(request.body))
+        return reply or answer_with(change, shop, Arm(arm), request.json())
 
     def heard(self):
         """All messages that a receiver accepted."""

@@ -1,6 +1,5 @@
 """Kills at any moment, while receivers refuse messages, cut connections or answer slowly. Counts what must never happen."""
 
-import json
 import random
 import threading
 from collections import defaultdict
@@ -95,7 +94,7 @@ class BadReceiver:
     def respond(self, request):
         """The next answer."""
         whole = len(request.body) == int(request.headers.get("Content-Length", "0"))
-        message = json.loads(request.body) if whole else None
+        message = request.json() if whole else None
         self.on_request.set()
         replies = {
             "ok": answer(200),

@@ -1,6 +1,5 @@
 """Kill -9 at every step: nothing is lost or half visible. A message is repeated only between send and record."""
 
-import json
 import os
 import signal
 from collections import Counter, defaultdict
@@ -61,7 +60,7 @@ def await_told(hook, store, before, status, step):
 
 
 def told(requests):
-    return Counter(json.loads(request.body)["status"] for request in requests)
+    return Counter(request.json()["status"] for request in requests)
 
 
 def owed(store):
@@ -73,7 +72,7 @@ def heard_of(steps, requests):
     """For each step: how often each status of its incident was sent, and the number of keys."""
     incidents = defaultdict(list)
     for request in requests:
-        incidents[json.loads(request.body)["groupKey"]].append(request)
+        incidents[request.json()["groupKey"]].append(request)
     return {
         step: (told(of_step), len({request.headers["Idempotency-Key"] for request in of_step}))
         for step, of_step in zip(steps, incidents.values(), strict=True)

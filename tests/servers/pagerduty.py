@@ -51,7 +51,7 @@ class FakePagerDuty:
                 "errors": errors,
             }
             return answer(400, body=json.dumps(told).encode())
-        event = json.loads(request.body)
+        event = request.json()
         self._take(event)
         told = {"status": "success", "message": "Event processed", "dedup_key": event["dedup_key"]}
         return answer(202, body=json.dumps(told).encode())
@@ -71,7 +71,7 @@ def _errors(request):
         yield f"{request.method} {request.path}"
     if request.headers.get("Content-Type") != "application/json":
         yield "no JSON"
-    yield from (error.message for error in _EVENT.iter_errors(json.loads(request.body)))
+    yield from (error.message for error in _EVENT.iter_errors(request.json()))
 
 
 @pytest.fixture

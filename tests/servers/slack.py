@@ -3,7 +3,6 @@
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../reference/block-kit/blocks
 """
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +36,7 @@ class FakeSlack:
         self.complaints += errors
         if errors:
             return answer(400, body=b"invalid_blocks")
-        self.posts.append(json.loads(request.body))
+        self.posts.append(request.json())
         return answer(200, body=b"ok")
 
 
@@ -46,7 +45,7 @@ def _errors(request):
         yield f"{request.method} {request.path}"
     if not request.headers.get("Content-Type", "").startswith("application/json"):
         yield "no JSON"
-    yield from find_errors(json.loads(request.body))
+    yield from find_errors(request.json())
 
 
 def find_errors(body):

@@ -1,5 +1,6 @@
 """A real HTTP server that records every request. It answers with any status, late, in small pieces, too much, or not."""
 
+import json
 import socket
 import socketserver
 import ssl
@@ -34,6 +35,9 @@ class Request:
     path: str
     headers: Mapping[str, str]
     body: bytes
+
+    def json(self):
+        return json.loads(self.body)
 
 
 class Cut(Exception):  # noqa: N818 - no failure

@@ -1,7 +1,6 @@
 """What goes out with a picture, over real SMTP and through Apprise, and what goes without."""
 
 import io
-import json
 from dataclasses import replace
 from email import message_from_bytes
 from email.policy import default
@@ -93,7 +92,7 @@ def test_a_receiver_that_rejects_the_picture_gets_only_the_text(pictures, mail_s
     collector.replies.append(answer(413))
     deliver(pictures, apprise={"urls": {"chat": collector.url.replace("http:", "json:")}})
     attached = [
-        [each["mimetype"] for each in json.loads(request.body)["attachments"]]
+        [each["mimetype"] for each in request.json()["attachments"]]
         for request in collector.requests
     ]
     assert attached == [["image/png"], []]
