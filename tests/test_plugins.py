@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from pydantic import Field, SecretStr
 
 from commands import of_all
 from factories import SLOT, changed, claim, comparison, pull
+from forking import run_program
 from kernels.reference import batch
 from messages import URL, message, start
 from monitor import parse, plugin_v1
@@ -452,9 +452,7 @@ def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what
 
     def run(*command):
         started = [sys.executable, "-m", *command]
-        return subprocess.run(
-            started, cwd=work, env=env, capture_output=True, text=True, check=False
-        )
+        return run_program(started, cwd=work, env=env)
 
     offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
     copied = str(shutil.copytree(example, tmp_path / "example"))

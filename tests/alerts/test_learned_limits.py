@@ -135,17 +135,15 @@ trend   1.6    nan    no
 """
 
 
-@pytest.mark.parametrize("learning, z, fault, ends", cells(ENDS))
-def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
-    learning, z, fault, ends
-):
-    watched = rule(**{**DROP, "learned": Learning(learning)})
-    of_fault = None if fault == "nan" else float(fault)
-    found = verdict(
-        watched, 0.45, learned(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
-    )
-    assert found.outcome == Outcome.OK
-    assert found.is_recovered == (ends == "yes")
+def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value():
+    for learning, z, fault, ends in cells(ENDS):
+        watched = rule(**{**DROP, "learned": Learning(learning)})
+        of_fault = None if fault == "nan" else float(fault)
+        found = verdict(
+            watched, 0.45, learned(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
+        )
+        assert found.outcome == Outcome.OK
+        assert found.is_recovered == (ends == "yes")
 
 
 def test_states_and_transitions_have_the_learned_limit():
@@ -212,14 +210,18 @@ tt s*20 tt s*4  4 26
 """What the arms do day after day, and the days on which it fires."""
 
 
-@pytest.mark.parametrize("moves, days", cells(FIRED))
-def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves, days):
-    played = [(word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()]
-    told = play(*(MOVES[letter] for letter in "".join(played)))
-    fired = [
-        str(day) for day, (*_, change) in enumerate(told) if change is not None and change.is_start
-    ]
-    assert fired == days.replace("-", "").split()
+def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual():
+    for moves, days in cells(FIRED):
+        played = [
+            (word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()
+        ]
+        told = play(*(MOVES[letter] for letter in "".join(played)))
+        fired = [
+            str(day)
+            for day, (*_, change) in enumerate(told)
+            if change is not None and change.is_start
+        ]
+        assert fired == days.replace("-", "").split()
 
 
 def test_a_standstill_is_reported_once_and_ends_with_the_next_change():

@@ -30,6 +30,7 @@ from deploy.shipped import (
     series_in,
     yaml_of,
 )
+from forking import run_program
 from monitor.model.rules import OF_UNPAIRED, Severity
 from monitor.model.urgency import URGENT_SHARE
 from monitor.service.daemon.outage import DATABASE_AWAY
@@ -53,7 +54,7 @@ ALERTS = {alert.name for alert in alerts()}
 def _run(program, command, *files):
     """Run this command, with the files as further arguments, and require that it succeeds."""
     words = [require(program), *command.split(), *map(str, files)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_program(words)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -67,11 +67,11 @@ def scores_of(alignment):
     return np.stack([measure(alignment, 0.9) for measure in (rbo_w, rbo_a, rbo_b)])
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 6, 14])
-def test_a_group_that_the_cut_goes_through_is_the_part_above_it(depth):
-    pairs = draw(100, 36, even=False)
-    tops = [((a[0][:depth], a[1][:depth]), (b[0][:depth], b[1][:depth])) for a, b in pairs]
+def test_a_group_that_the_cut_goes_through_is_the_part_above_it():
+    for depth in [1, 2, 3, 6, 14]:
+        pairs = draw(100, 36, even=False)
+        tops = [((a[0][:depth], a[1][:depth]), (b[0][:depth], b[1][:depth])) for a, b in pairs]
 
-    whole, top = (align(reference_rbo.batch(each)) for each in (pairs, tops))
+        whole, top = (align(reference_rbo.batch(each)) for each in (pairs, tops))
 
-    np.testing.assert_array_equal(scores_of(whole.cut(depth)), scores_of(top))
+        np.testing.assert_array_equal(scores_of(whole.cut(depth)), scores_of(top))

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from factories import SLOT
+from forking import run_program
 from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.service.composition import PINGS_S
 from monitor.service.daemon.daemon import STOP_S, WEB_S, Daemon
@@ -227,14 +228,7 @@ print("ended")
 
 @pytest.mark.integration
 def test_a_hanging_name_server_does_not_delay_the_end_of_the_process():
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING_LOOKUP],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", HANGING_LOOKUP], cwd=ROOT, timeout=90)
 
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
