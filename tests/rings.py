@@ -1,8 +1,8 @@
 """The two rings of tests.
 
 The first ring needs Python and make only: ``make test``. The second ring holds the tests with the
-marker ``integration``. They need servers, a browser, Spark, an environment of their own, or they
-kill processes: ``make test-all`` runs both rings."""
+marker ``integration`` or ``shared_databases``. They need servers, a browser, Spark, an environment
+of their own, or they kill processes: ``make test-all`` runs both rings."""
 
 import pytest
 
@@ -16,11 +16,12 @@ _running: list[pytest.Item] = []
 
 
 def pytest_itemcollected(item):
-    """Mark what needs a server by its fixtures or parameters."""
+    """Mark what needs a server by its fixtures or parameters, and what shares databases."""
     fixtures = set(getattr(item, "fixturenames", ()))
     callspec = getattr(item, "callspec", None)
     words = set(callspec.id.split("-")) if callspec else set()
-    if fixtures & SERVER_FIXTURES or words & SERVER_CASES:
+    shares = item.get_closest_marker("shared_databases")
+    if shares or fixtures & SERVER_FIXTURES or words & SERVER_CASES:
         item.add_marker(pytest.mark.integration)
 
 

@@ -24,7 +24,7 @@ from factories import (
 from monitor.alerts.verdicts import Reading, judge_reading
 from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import Arm
-from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
+from monitor.model.rules import Direction, Learning, StandstillRule
 from monitor.model.runs import MeasuredRun, RunStatus
 from monitor.pipeline.judgement import Rejudgement
 from tables import cells
@@ -41,7 +41,7 @@ def verdict(watched, value, expected):
     return judge_reading(watched, Reading(value, 1874, "all"), expected, OK)
 
 
-LEARNING: dict[str, SimilarityRule | CoverageRule] = {
+LEARNING: Any = {
     "drop": rule(**DROP),
     "trend": rule(**TREND),
     "share": rule(
@@ -247,7 +247,7 @@ s        baseline  too_few  learning how often the lists of the baseline change:
 u        usual     no_data  there are no lists of an earlier run to compare with
 t        of 701    too_few  only 700 users had a list in the last run too, fewer than the 701 needed
 """
-RULES: dict[str, dict[str, Any]] = {
+RULES: Any = {
     "usual": {},
     "baseline": {"arm": Arm.BASELINE},
     "of 701": {"min_users": 701},

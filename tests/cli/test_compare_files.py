@@ -89,7 +89,6 @@ def test_files_compare_as_the_same_lists_do_in_python(compared):
             assert found[name] == pytest.approx(row[name], abs=1e-12)
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order():
     rows = [

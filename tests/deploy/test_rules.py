@@ -69,9 +69,9 @@ def _needed_rules(test):
     asked = str(
         [test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]]
     )
-    groups: list[dict[str, Any]] = []
+    groups: Any = []
     for group in reversed(groups_of_rules()):
-        needed: list[dict[str, Any]] = []
+        needed: Any = []
         for rule in reversed(group["rules"]):
             if re.search(rf"(?<![\w:]){rule.get('alert') or rule['record']}(?![\w:])", asked):
                 needed.insert(0, rule)
@@ -291,7 +291,6 @@ def test_the_first_command_of_a_page_comes_after_at_most_250_words():
         assert len(re.findall(r"[^\s|]*\w\S*", top)) <= 250, name
 
 
-@pytest.mark.integration
 @pytest.mark.early(30)
 @pytest.mark.shared_databases
 def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints():

@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from kernels import reference
 
@@ -74,7 +75,7 @@ def parse(text):
 
 def cut_into_groups(items, widths):
     """The first items tied in groups of these widths, the others alone."""
-    groups: list[Sequence[int]] = []
+    groups: Any = []
     rest = items
     for width in widths:
         groups, rest = [*groups, rest[:width]], rest[width:]
@@ -102,7 +103,7 @@ def shares(tied, depth, *, whole):
 
     As a whole from its group's first rank on, or by chance.
     """
-    found: dict[int, float] = {}
+    found: Any = {}
     top = 1
     for group in groups(tied):
         if top <= depth:

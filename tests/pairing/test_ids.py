@@ -122,7 +122,7 @@ def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code():
         assert ids.codes_of(from_array(pd.Series(others), "ids"), None).tolist() == [3, -1, -1]
 
 
-USERS: list[list[Any]] = [["7", "b", "42"], [42, 7], ["a", 42, "7"]]
+USERS: Any = [["7", "b", "42"], [42, 7], ["a", 42, "7"]]
 
 
 @pytest.mark.parametrize("wanted", USERS)

@@ -1,6 +1,5 @@
 """The fault behind each alert of the default rules, and of conditions."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,7 +19,7 @@ def _swap(first, second, items):
     return items
 
 
-_CHANGES: dict[str, Callable[..., Any]] = {
+_CHANGES: Any = {
     "replace": _replace,
     "swap": _swap,
     "no_list": lambda _: None,

@@ -6,7 +6,6 @@ In commands, COMPARISON and SLOT are placeholders. `output with ALERT at TIME` g
 """
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -19,7 +18,6 @@ import yaml
 from factories import DAY, MINUTE, transition
 from monitor.model.alerts import RootCause
 from monitor.model.errors import DatabaseErrorKind
-from monitor.model.notifications import Message
 from monitor.model.rules import Condition
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
@@ -180,7 +178,7 @@ def _database_away():
     return message_about_start(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
 
 
-_OF_RANKWATCH: Mapping[str, Callable[[], Message]] = {
+_OF_RANKWATCH: Any = {
     "Stale": _stale,
     "DatabaseAway": _database_away,
 }

@@ -3,6 +3,7 @@
 import pkgutil
 import tomllib
 from dataclasses import fields
+from typing import Any
 
 import pytest
 import yaml
@@ -10,7 +11,6 @@ from pydantic import ValidationError
 
 from monitor import sources
 from monitor.boundary.options import NOT_IN_HASH
-from monitor.boundary.options.one_of import OneOf
 from monitor.sources import (
     SOURCES,
     ItemTitlesOptions,
@@ -24,7 +24,7 @@ from places import ROOT, read_yaml
 from servers import lists
 from sources import tables
 
-ROLES: dict[str, type[OneOf]] = {
+ROLES: Any = {
     "lists": SourceOptions,
     "users": UsersOptions,
     "item_weights": ItemWeightsOptions,

@@ -2,10 +2,10 @@
 
 import copy
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -173,7 +173,7 @@ def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
     before = rows(store)
 
     late = SLOT + 99 * HOUR
-    writes: list[Callable[[], object]] = [
+    writes: Any = [
         partial(attempt, held, LATER),
         partial(finish, held, claim),
         partial(lease, held, LATER),

@@ -1,6 +1,7 @@
 """Scores of users, kept lists, scores of arms, and relevance that is added later."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -109,7 +110,7 @@ def test_lists_are_read_back_from_any_number_of_pieces(users, step, is_scored):
 
 
 def _pieces(wanted=ONE):
-    pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
+    pieces: Any = {arm: [] for arm in Arm}
     for piece in list_parquet.pack(wanted):
         assert piece.part == len(pieces[piece.arm])
         pieces[piece.arm].append(piece.payload)

@@ -136,7 +136,6 @@ def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
     assert seen(measured(write_log(kind, tmp_path, rows))) == first
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
     source = database(log_rows(), postgres_url, {"at": sa.TIMESTAMP(timezone=True)})

@@ -21,7 +21,7 @@ from servers import require
 from servers.chromium import TROUBLE
 from servers.daemon import serving, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.shared_databases]
+pytestmark = pytest.mark.shared_databases
 AXE = Path(__file__).parent / "axe"
 DAYS = 9
 COMPARISON = """
