@@ -256,10 +256,9 @@ def measured_run(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured)
     found: Any = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
-    reasons: Any = ()
     if run_reason is not None:
-        reasons = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
-    return MeasuredRun(slot=slot, status=status, reasons=reasons, **found)
+        found["reasons"] = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
+    return MeasuredRun(slot=slot, status=status, **found)
 
 
 def evaluate(what, *, slot=SLOT, at=None, states=(), expectations=(), standstills=(), **found):

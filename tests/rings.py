@@ -12,7 +12,7 @@ SERVER_CASES = {"postgresql", "mariadb"}
 """A test case with one of these words in its id belongs to the second ring."""
 
 _DESELECTED = pytest.StashKey[int]()
-_running: list[pytest.Item] = []
+_running = []
 
 
 def pytest_itemcollected(item):

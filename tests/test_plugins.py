@@ -149,7 +149,7 @@ def install(monkeypatch):
     def installed(brought=BROUGHT, *, packages=("extras",)):
         module: Any = ModuleType("brought")
         module.Shop = Shop
-        entries: list[Any] = []
+        entries = []
         for group, named in brought.items():
             vars(module).update(named)
             for name, package in product(named, packages):

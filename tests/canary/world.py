@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import bcrypt
@@ -109,7 +109,7 @@ class World:
             return [self.given(each, way) for each in tree]
         if way == "direct" or not isinstance(tree, dict):
             return tree
-        found: Any = {}
+        found = {}
         for key, value in tree.items():
             if key in {"body", "with"}:  # values of the user's own
                 found[key] = value

@@ -146,7 +146,7 @@ def test_the_end_is_sent_after_the_wait_even_if_the_start_may_not_have_arrived(
     receivers, collector
 ):
     collector.replies.append(answer(500))
-    waited: list[float] = []
+    waited = []
     settings = load_settings(receivers)
     sent = send_test(settings, "hook", HeldClock(), wait=MINUTE, pause=waited.append)
     outcomes = [(each.status, each.reason is None) for each in sent]

@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -69,9 +68,9 @@ def _needed_rules(test):
     asked = str(
         [test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]]
     )
-    groups: Any = []
+    groups = []
     for group in reversed(groups_of_rules()):
-        needed: Any = []
+        needed = []
         for rule in reversed(group["rules"]):
             if re.search(rf"(?<![\w:]){rule.get('alert') or rule['record']}(?![\w:])", asked):
                 needed.insert(0, rule)

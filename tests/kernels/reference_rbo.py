@@ -8,7 +8,6 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from kernels import reference
 
@@ -75,7 +74,7 @@ def parse(text):
 
 def cut_into_groups(items, widths):
     """The first items tied in groups of these widths, the others alone."""
-    groups: Any = []
+    groups = []
     rest = items
     for width in widths:
         groups, rest = [*groups, rest[:width]], rest[width:]
@@ -103,7 +102,7 @@ def shares(tied, depth, *, whole):
 
     As a whole from its group's first rank on, or by chance.
     """
-    found: Any = {}
+    found = {}
     top = 1
     for group in groups(tied):
         if top <= depth:

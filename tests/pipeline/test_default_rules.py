@@ -138,7 +138,7 @@ def fired(every, faults):
     what = comparison_of(f"{text}    metrics: [{', '.join(METRICS)}]\n    rules: default\n")
     rejudging = Rejudgement(comparison=what)
     start = SLOT - LEARNED * every
-    firing = [set() for _ in faults]  # type: ignore[var-annotated]
+    firing = [set() for _ in faults]
     for run in range(faults[-1].stop):
         is_ill = any(run in fault for fault in faults)
         found = record(start + run * every, *measure(what, run, is_ill=is_ill))

@@ -129,7 +129,7 @@ def test_rules_neither_learn_from_nor_judge_too_few_users():
 
 def told(means, what):
     """The history as it is stored run by run, without summaries, and what was expected of each run."""
-    past: list[PastRun] = []
+    past = []
     expected = []
     for day, mean in enumerate(means):
         slot = SLOT + day * DAY

@@ -126,7 +126,7 @@ def prometheus_message(name):
 
 @cache
 def _expected_alerts():
-    found: Any = {}
+    found = {}
     for file in sorted(ROOT.glob("tests/deploy/rankwatch.rules*.test.yml")):
         for test in yaml.safe_load(file.read_text())["tests"]:
             for case in test.get("alert_rule_test", ()):

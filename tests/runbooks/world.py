@@ -89,7 +89,7 @@ def healthy_lists(arm, day):
 def _draw_lists(arm, day):
     """Each arm replaces some items and swaps some neighbours."""
     chance = random.Random(f"{arm} {day}")  # noqa: S311 - lists for examples
-    lists: Lists = {}
+    lists = {}
     for user in range(USERS):
         favourites = _draw_favourites(user)
         items = favourites[:_K]

@@ -203,7 +203,7 @@ class Dialogue(socketserver.BaseRequestHandler):
             self.host.faults.append("DATA without a recipient")
         if not self._answer("DATA"):
             return
-        lines: list[bytes] = []
+        lines = []
         while (line := self.file.readline()) != b".\r\n":
             if not line.endswith(b"\r\n") or len(line) > 1000 or not line.isascii():
                 if line:  # the client has not ended

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import pandas as pd
 import psycopg
@@ -207,7 +207,7 @@ def test_no_output_of_a_daemon_contains_a_secret(stage):
 
 def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage):
     world = stage.world
-    heard: Any = {}
+    heard = {}
     for path, owners in world.heard:
         places = {PLACE.sub("", owner) for owner in owners}
         assert len(places) <= 1, (path, owners)

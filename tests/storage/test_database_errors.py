@@ -159,7 +159,7 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(fi
 
 def test_an_unusable_path_is_an_error_that_is_reported_before_it_is_raised(tmp_path):
     assert "it is a directory: name a file" in str(failure(f"sqlite:///{tmp_path}"))
-    told: list[DatabaseError] = []
+    told = []
     with closing(unopened_store(f"sqlite:///{tmp_path}/no/such/x.db")) as store:
         store.database.on_error = told.append
         with pytest.raises(DatabaseError) as caught:

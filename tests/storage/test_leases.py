@@ -66,7 +66,7 @@ def run_out(store):
     )
 
 
-OWN: list[SqlStore] = []
+OWN = []
 
 
 @pytest.fixture(autouse=True)

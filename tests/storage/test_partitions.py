@@ -134,7 +134,7 @@ def test_during_a_read_scores_go_to_the_default_partition_which_is_pruned_by_run
 @pytest.mark.usefixtures("short")
 def test_a_partition_in_use_is_dropped_later_and_is_no_outage(store, other):
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
-    errors: list[DatabaseError] = []
+    errors = []
     store.database.on_error = errors.append
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")

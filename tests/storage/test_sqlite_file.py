@@ -82,7 +82,7 @@ def test_an_ended_process_is_not_named_as_the_holder(file, process, named):
 
 
 def test_writers_of_one_process_wait_in_the_order_of_their_arrival(file):
-    order: list[int] = []
+    order = []
     timeout = "?timeout=0.01"
     with store_over(file, timeout) as store, store_over(file, timeout) as other:
         threads = []
