@@ -80,7 +80,7 @@ class Expectation:
     lost: float = 0.0  # share of the asked users that had no score
     # What this run adds to the evidence. It is z, reduced by the correlation between runs that was
     # known at the time of this run.
-    steady: float | None = None
+    trend_z: float | None = None
     # Usual share of users without a score, learned from earlier healthy runs
     usual_lost: float = 0.0
     # A note for people. It says since when a level is expected that nobody has accepted, or why no

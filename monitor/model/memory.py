@@ -93,7 +93,7 @@ class Memory:
     accepted: tuple[Transition, ...] = ()  # levels that somebody accepted as normal
     last_lists: KeptLists | None = None  # lists of the last run that stored its lists
     # Slot at which rules began to learn again. None if they have enough runs
-    anew_since: datetime | None = None
+    new_configuration_since: datetime | None = None
     # Lists of the last run that stored its lists before the current alerts began
     former_lists: KeptLists | None = None
     former_slot: datetime | None = None
@@ -102,7 +102,7 @@ class Memory:
     floor_overlaps: tuple[float, ...] = ()
     splits: tuple[Split, ...] = ()  # splits of healthy runs, to explain this run, oldest first
     # Slot and explanation of the last runs with status ok, newest first
-    explained: tuple[tuple[datetime, Explanation], ...] = ()
+    earlier_explanations: tuple[tuple[datetime, Explanation], ...] = ()
     # The share of users that the last run planned for the baseline, in an unpaired comparison
     planned_baseline_share: float | None = None
     # Names in active silences that match nothing and may be meant for this comparison
@@ -128,6 +128,6 @@ def to_lessons(expectations: Iterable[Expectation]) -> Lessons | None:
     for alert, of_alert in by_alert.items():
         segments = tuple(each.segment for each in of_alert)
         topics.append(LessonTopic(alert, of_alert[0].series, segments))
-        rows += [(each.judged, each.error, each.z, each.lost, each.steady) for each in of_alert]
+        rows += [(each.judged, each.error, each.z, each.lost, each.trend_z) for each in of_alert]
     numbers = np.array(rows, dtype=np.float64)  # None becomes NaN
     return Lessons(topics=tuple(topics), numbers=numbers.T)

@@ -160,7 +160,7 @@ class SimilarityRule(BaseRule):
     statistic: Statistic = MEAN
     limit: Limit
     # The lowest and highest possible score of a user; None if no check needs them
-    scores: tuple[float, float] | None = None
+    score_range: tuple[float, float] | None = None
 
     @property
     def subject(self) -> Subject:

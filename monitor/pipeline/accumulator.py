@@ -120,13 +120,13 @@ class RunAccumulator:
         batches is added to the stage ``pull`` of the ``stopwatch``.
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
-        if answers.measured is None:
+        if answers.measure_remotely is None:
             for batch in stopwatch.iterate("pull", answers.batches(size)):
                 scores = self.add(batch)
                 answers.on_scores(scores)
                 yield name_stored_series(scores, batch.arm)
         else:
-            for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
+            for packed in stopwatch.iterate("pull", answers.measure_remotely(measurer, size)):
                 yield name_stored_series(self.merge(packed))
 
     def add(self, batch: UserBatch) -> Scores:
@@ -263,7 +263,7 @@ class RunAccumulator:
         if measuring.keep_lists is not Keep.NONE:
             lists = stored_lists(users, self._segments)
         measured = replace(
-            part.find_facts(slot, measuring.catalogue_size),
+            part.make_measured_run(slot, measuring.catalogue_size),
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),

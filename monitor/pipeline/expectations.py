@@ -144,7 +144,7 @@ def compute_expectations(
     lessons = rule_series.read_lessons(series, usable_past.runs)
     past_alerts = _find_past_alerts(comparison, series, usable_past.runs, lessons)
     evidence_ends = _find_evidence_ends(past_alerts, usable_past)
-    evidence, was_drifting = _collect_evidence(evidence_ends, lessons.steady, alpha)
+    evidence, was_drifting = _collect_evidence(evidence_ends, lessons.trend_z, alpha)
     accepted = [change for change in accepted if change.at <= measured.slot]
     past_alerts = replace(
         past_alerts,
@@ -432,8 +432,8 @@ def _build_expectations(
     # A low correlation is raised to the median correlation of all segments of the same rule.
     _, rule_numbers = np.unique([judged.rule.alert for judged in series], return_inverse=True)
     correlation = raise_to_median(correlation, rule_numbers)
-    steady = discount(compared.z, correlation)
-    evidence = update_evidence(evidence_before, steady).total
+    trend_z = discount(compared.z, correlation)
+    evidence = update_evidence(evidence_before, trend_z).total
     expectations = []
     for column, judged in enumerate(series):
         has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS
@@ -460,7 +460,7 @@ def _build_expectations(
             judged=_finite(values[column]),
             error=_finite(errors[column]),
             z=z,
-            steady=_finite(steady[column]),
+            trend_z=_finite(trend_z[column]),
             evidence=evidence_now,
             evidence_limit=evidence_limit,
         )

@@ -66,7 +66,7 @@ def describe_cached(arm: Arm, table: RankingTable) -> str | None:
     age = f", up to {oldest_s:,.0f} s old" if oldest_s else ""
     return (
         f"the {arm} answered {cached:,} of {len(table):,} users from a cache{age} "
-        f"({table.traces.sign})"
+        f"({table.traces.cache_header})"
     )
 
 
@@ -90,8 +90,8 @@ def doubt_floor(
     doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
     cached = _count_cached(first.traces, first_rows, second.traces, second_rows)
     if cached > max_ignored:
-        sign = second.traces.sign or first.traces.sign
-        return replace(doubt, doubt=FloorDoubt.CACHED, users=cached, text=sign)
+        cache_header = second.traces.cache_header or first.traces.cache_header
+        return replace(doubt, doubt=FloorDoubt.CACHED, users=cached, text=cache_header)
     same_ids = _count_same_ids(first.traces, first_rows, second.traces, second_rows)
     if same_ids > max_ignored:
         return replace(doubt, doubt=FloorDoubt.SAME_ID, users=same_ids)

@@ -90,7 +90,7 @@ def _find_respelled_since(
         return None
     removed_ids = [name_item(code) for code in removed_codes.tolist()]
     new_ids = [name_item(code) for code in new_codes.tolist()]
-    spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, is_many=False)
+    spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, has_many_lists=False)
     if spelling is None or not spelling.is_spelling:
         return None
     if spelling.would_match < _MIN_SHARE * spelling.tried:

@@ -132,7 +132,7 @@ class ValueContext:
         rule = next(rule for rule in self.comparison.judging.rules if rule.alert == change.alert)
         if summary is None or not isinstance(rule, SimilarityRule):
             return None
-        return estimate_interval(summary, change.statistic, rule.scores)
+        return estimate_interval(summary, change.statistic, rule.score_range)
 
     def _find_normal(self, change: Transition) -> float | None:
         """Return the expected value of the alert's series, or else the mean of its recent values.

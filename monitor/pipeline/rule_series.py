@@ -18,10 +18,10 @@ from monitor.model.memory import LESSON_NUMBERS, LessonTopic, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
-from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
-from monitor.statistics.unpaired.far_lists import far_share
+from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, count_far, show_angle_gap
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
@@ -95,9 +95,9 @@ class RuleSeries(Generic[RuleT_co]):
         derived, metric = parse_derived(self.rule.subject.metric)
         if derived is not DerivedMetric.FAR_GAP:
             return None
-        far_statistic = far_share(parse(metric))
+        far_statistic = find_far_statistic(parse(metric))
         counts = []
-        for series in SELF_SERIES.values():
+        for series in PRE_TEST_SERIES.values():
             summary = figures.summaries.get((self.segment, series.of(metric)))
             if summary is None or far_statistic is None:
                 return None
@@ -137,8 +137,8 @@ class RuleSeries(Generic[RuleT_co]):
         if not math.isfinite(judged):
             return None
         if not self.rule.is_share:
-            if isinstance(self.rule, SimilarityRule) and self.rule.scores is not None:
-                low, high = self.rule.scores
+            if isinstance(self.rule, SimilarityRule) and self.rule.score_range is not None:
+                low, high = self.rule.score_range
                 judged = min(max(judged, low), high)
             return float(judged)
         if not users:
@@ -176,7 +176,7 @@ class LessonArrays:
     errors: Floats  # sampling errors
     z: Floats  # how far each value was from normal, in standard deviations
     lost: Floats  # the share of users without a score
-    steady: Floats  # the part of z that was added to the evidence of a trend
+    trend_z: Floats  # the part of z that was added to the evidence of a trend
 
 
 def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:

@@ -135,7 +135,7 @@ def _make_result(
     explanation = measured.explanation
     alert_starts = [change for change in judgement.transitions if change.is_start]
     if alert_starts:
-        explanation = choose_explanation(explanation, memory.explained, alert_starts)
+        explanation = choose_explanation(explanation, memory.earlier_explanations, alert_starts)
         explanation = prefer_similarity_finding(explanation, alert_starts)
     reasons = measured.reasons
     if memory.last_ok is not None:

@@ -76,8 +76,10 @@ def assess_run(
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
         reasons = (*obstacles, *_find_earlier_difference(unpaired), *reasons)
-    if memory.anew_since is not None and learning_rules(comparison):
-        new_configuration = RunReason(kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.anew_since)
+    if memory.new_configuration_since is not None and learning_rules(comparison):
+        new_configuration = RunReason(
+            kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.new_configuration_since
+        )
         reasons = (*reasons, new_configuration)
     if status is not RunStatus.OK:
         reasons = add_last_ok(reasons, memory)

@@ -99,7 +99,7 @@ class RunPart:
         # The sum of hashes does not depend on the order of the users.
         self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
 
-    def find_facts(self, slot: datetime, configured_size: int | None) -> MeasuredRun:
+    def make_measured_run(self, slot: datetime, configured_size: int | None) -> MeasuredRun:
         """Return a run with the size of the catalogue, the hash of all lists, and id mismatches.
 
         ``configured_size`` is the configured size of the catalogue. The size is at least the number
@@ -166,13 +166,13 @@ def pack_part(part: RunPart, scores: Scores) -> bytes:
         "coverage": list(part.coverage.items()),
         "subset": list(part.subset.items()),
         "users": part.listed.users,
-        "lacking_users": part.listed.lacking_users,
+        "users_with_unweighted": part.listed.users_with_unweighted,
     }
     tables = (
         pa.table({"facts": [json.dumps(facts)]}),
         _sums_table(part.sums),
         pa.table({"id": distinct_ids(part.listed.listed)}),
-        pa.table({"id": distinct_ids(part.listed.lacking)}),
+        pa.table({"id": distinct_ids(part.listed.unweighted)}),
         pa.table({"user": user_column(scores.users), **scores.by_metric}),
         *part.users,
     )
@@ -189,7 +189,7 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
     Raises ValueError if the bytes are not a part.
     """
     try:
-        facts_table, sums_table, listed, lacking, scores_table, *user_tables = _read_tables(data)
+        facts_table, sums_table, listed, unweighted, scores_table, *user_tables = _read_tables(data)
         facts = json.loads(facts_table["facts"][0].as_py())
         ids = facts["ids"]
         _add_sums(sums, sums_table)
@@ -198,9 +198,9 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
             **{name: facts[name] for name in _JSON_FIELDS},
             listed=ListedItems(
                 listed=listed["id"].chunks,
-                lacking=lacking["id"].chunks,
+                unweighted=unweighted["id"].chunks,
                 users=facts["users"],
-                lacking_users=facts["lacking_users"],
+                users_with_unweighted=facts["users_with_unweighted"],
             ),
             ids=IdComparison(
                 batches=ids["batches"],

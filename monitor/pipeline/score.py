@@ -13,7 +13,7 @@ from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import OUTCOME_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.statistics.unpaired.far_lists import far_share
+from monitor.statistics.unpaired.far_lists import find_far_statistic
 
 _MISSING_INPUTS = {
     Need.SCORES: "neither arm gives scores",
@@ -106,7 +106,7 @@ def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     for name, statistics in statistics_by_series.items():
         statistics_by_metric.setdefault(parse_derived(name).metric, []).extend(statistics)
     for metric in map(parse, comparison.measuring.metrics):
-        far_statistic = far_share(metric)
+        far_statistic = find_far_statistic(metric)
         if far_statistic is not None:
             statistics_by_metric.setdefault(str(metric), []).append(far_statistic)
     return statistics_by_metric

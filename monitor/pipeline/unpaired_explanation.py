@@ -33,7 +33,7 @@ KEPT = 0.5
 
 It is then the candidate's fault, although the baseline's lists changed more.
 """
-LEADS = 3.0
+MIN_ERRORS_ABOVE_ALL = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
 
@@ -159,7 +159,7 @@ def _main_segment(gaps: Mapping[str, Summary]) -> str:
     gap_of_all = gaps[ALL].mean or 0.0
     sign = -1.0 if gap_of_all < 0 else 1.0
     main_segment = ALL
-    largest_excess = LEADS
+    largest_excess = MIN_ERRORS_ABOVE_ALL
     for segment, gap in gaps.items():
         if gap.standard_error:
             difference = sign * ((gap.mean or 0.0) - gap_of_all)

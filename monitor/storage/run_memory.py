@@ -96,7 +96,7 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
             states=read_states(connection, comparison),
             past=past,
             accepted=read_accepted(connection, comparison),
-            anew_since=_anew_since(connection, request, past),
+            new_configuration_since=_new_configuration_since(connection, request, past),
             last_ok=None if last_ok is None else from_row(Run, last_ok),
         )
         if request.wants_planned_baseline_share:
@@ -108,7 +108,7 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
                 memory,
                 floor_overlaps=_floor_overlaps(connection, _last(last_ok_runs, request.splits)),
                 splits=_healthy_splits(connection, request, last_ok_runs),
-                explained=_last_explained(connection, _last(last_ok_runs, _EXPLAINED)),
+                earlier_explanations=_last_explained(connection, _last(last_ok_runs, _EXPLAINED)),
             )
         if not request.wants_last_lists:
             return memory
@@ -200,7 +200,7 @@ def _past_runs(
     return tuple(past_runs.values())
 
 
-def _anew_since(
+def _new_configuration_since(
     connection: Connection,
     request: MemoryRequest,
     past: Sequence[PastRun],

@@ -21,7 +21,7 @@ from monitor.boundary.options import parse_duration
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
-from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
+from monitor.pipeline.alert_actions import AlertAction, change_firing, make_silence
 from monitor.web.pages.parameters import QueryText, Slot, describe_path, describe_query, read_query
 from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
 from monitor.web.server import CLIENT_NAME, PLAIN_HEADERS
@@ -147,7 +147,7 @@ def execute_form(site: Site, form: Form) -> str:
     action = form.fields.get("do", "")
     silence_id = form.fields.get("silence", "")
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
-    signature = Signature(author=form.user, comment=comment, at=now)
+    signature = AlertAction(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
         return start.incident == form.incident
@@ -164,7 +164,7 @@ def execute_form(site: Site, form: Form) -> str:
     return action if is_done else "nothing"
 
 
-def _store_silence(site: Site, form: Form, signature: Signature) -> str:
+def _store_silence(site: Site, form: Form, signature: AlertAction) -> str:
     """Store the silence of the form. Returns ``silence``, ``unmatched`` or ``nothing``.
 
     Raises ConfigError if a field is wrong.

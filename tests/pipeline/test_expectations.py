@@ -85,7 +85,7 @@ def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_
 
 
 def test_limits_stay_in_the_range_of_the_metric():
-    found = look(history([0.1, 0.9, 0.2, 0.8, 0.1]), 0.5, watched(drop(scores=(-1.0, 1.0))))
+    found = look(history([0.1, 0.9, 0.2, 0.8, 0.1]), 0.5, watched(drop(score_range=(-1.0, 1.0))))
     assert found.limit == -1.0
     assert found.opposite == 1.0
     shares = look(
@@ -180,7 +180,7 @@ def test_a_segment_is_assumed_to_correlate_over_time_as_the_other_segments_do():
         [measured(0.48)],
         [replace(run, summaries=(replace(run.summaries[2], segment="all"),)) for run in past],
     )
-    discounts = [(each.steady or 0) / (each.z or 1) for each in (of_all, of_quick, of_quick_alone)]
+    discounts = [(each.trend_z or 0) / (each.z or 1) for each in (of_all, of_quick, of_quick_alone)]
     assert discounts[1] == pytest.approx(discounts[0], rel=0.05)
     assert discounts[2] > 2 * discounts[1]
 

@@ -35,7 +35,7 @@ FULL = Expectation(
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
 SEEN = (
     replace(
-        FULL, series=judged_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25
+        FULL, series=judged_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, trend_z=1.25
     ),
     replace(LEARNING, series=judged_series(LOW), judged=0.25),
 )
@@ -82,10 +82,10 @@ def test_runs_of_another_configuration_are_not_learned_and_learning_starts_again
 
     other = recall(store, 2)
     assert [run.slot for run in other.past] == [at(1)]
-    assert other.anew_since == at(1)
-    assert recall(store, 2, config_hash="new").anew_since == at(2)
+    assert other.new_configuration_since == at(1)
+    assert recall(store, 2, config_hash="new").new_configuration_since == at(2)
     stored(store, 2, config_hash="new", status=RunStatus.FAILED)
-    assert recall(store, 3, config_hash="new").anew_since == at(2)
+    assert recall(store, 3, config_hash="new").new_configuration_since == at(2)
 
 
 def test_memory_has_the_last_ok_run_of_any_configuration(store):
@@ -243,7 +243,7 @@ def test_memory_has_alerts_and_explanations_of_runs_and_runs_with_alerts_are_not
             parts["expectations"] = (replace(FULL, alert="Trend", evidence=100.0),)
         stored_split(store, day, membership=day / 10, **parts)
 
-    explained = recall(store, 7, runs=0, splits=1).explained
+    explained = recall(store, 7, runs=0, splits=1).earlier_explanations
     assert [slot for slot, _ in explained] == [at(day) for day in (6, 5, 4)]
     assert [each.sentence for _, each in explained] == ["6", "5", "4"]
     past = recall(store, 6, factories.rule()).past

@@ -153,7 +153,7 @@ def _compare_items(
         ids_of(theirs, vocabulary),
         IdKind.ITEM,
         common=len(common),
-        is_many=lists >= _LEAST_LISTS,
+        has_many_lists=lists >= _LEAST_LISTS,
     )
 
 
@@ -170,7 +170,7 @@ def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | 
         candidate.tolist(),
         IdKind.USER,
         common=common,
-        is_many=True,
+        has_many_lists=True,
     )
 
 
@@ -180,12 +180,12 @@ def find_mismatch(
     ids: IdKind,
     *,
     common: int,
-    is_many: bool,
+    has_many_lists: bool,
 ) -> IdMismatch | None:
     """Find the spelling that makes the largest number of these distinct ids equal.
 
     The search takes up to 1,000 ids of the smaller arm and up to 100,000 ids of the larger arm. If
-    no spelling makes more ids equal, the kind of the result is UNKNOWN. ``is_many`` is false if the
+    no spelling makes more ids equal, the kind of the result is UNKNOWN. ``has_many_lists`` is false if the
     arms have so few lists that they may have no id in common by chance. Then None is returned
     instead of UNKNOWN, unless only one arm's ids are numbers.
     """
@@ -206,7 +206,7 @@ def find_mismatch(
     if best is not None and best.kind is MismatchKind.SEVERAL:
         best = _leave_out_forms(best, few, many, most)
     if best is None:
-        may_be_chance = not is_many and _are_numbers(ours) == _are_numbers(theirs)
+        may_be_chance = not has_many_lists and _are_numbers(ours) == _are_numbers(theirs)
         if may_be_chance:
             return None
         return IdMismatch(
