@@ -317,7 +317,7 @@ def _judge_unlearned(expectation: Expectation | None, users: int, measured: Meas
 def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
     """Return the largest z at which a firing alert ends. See `NORMAL_AGAIN` and `MOST_AGAIN`."""
     learning = Learning.DROP if expectation.note else limit.learning
-    half_of_fault = (expectation.fault or 0.0) / 2
+    half_of_fault = (expectation.fault_z or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))
 
 

@@ -202,7 +202,7 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
         )
 
     with opened_database(config) as (store, _):
-        changed = change_firing(store.alerts, is_selected, action, ends=ends)
+        changed = change_firing(store.alerts, is_selected, action, resolves=ends)
     if not changed:
         which = "" if ends else f", or {action.author} has already acknowledged all that match"
         raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")

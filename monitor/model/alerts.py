@@ -70,7 +70,7 @@ class Expectation:
     # How far the value is from normal. It is large if the value is on the side that alerts. In
     # healthy runs it has a standard normal distribution.
     z: float | None = None
-    fault: float | None = None  # the median z of the runs since the alert began to fire
+    fault_z: float | None = None  # the median z of the runs since the alert began to fire
     # The evidence for a trend so far; the rule fires when it reaches `evidence_limit`
     evidence: float | None = None
     evidence_limit: float | None = None

@@ -33,9 +33,9 @@ def change_firing(
     is_selected: Callable[[Transition], bool],
     action: AlertAction,
     *,
-    ends: bool,
+    resolves: bool,
 ) -> tuple[Transition, ...]:
-    """Acknowledge the selected firing alerts. If ``ends`` is true, resolve them instead.
+    """Acknowledge the selected firing alerts, or resolve them if ``resolves`` is true.
 
     ``is_selected`` gets the transition with which an alert began. Returns the new transitions. An
     alert that was already acknowledged or resolved has no new transition.
@@ -44,10 +44,10 @@ def change_firing(
     for start in filter(is_selected, store.firing()):
         by_comparison.setdefault(start.comparison, []).append((start.alert, start.segment))
     at = action.at
-    reason = action.reason("resolved" if ends else "acknowledged")
+    reason = action.reason("resolved" if resolves else "acknowledged")
     new_transitions: list[Transition] = []
     for name, alerts in by_comparison.items():
-        if ends:
+        if resolves:
             new_transitions += store.resolve(name, alerts, reason=reason, at=at)
         else:
             new_transitions += store.acknowledge(

@@ -150,7 +150,7 @@ def compute_expectations(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
         accepted=_find_accepted_levels(usable_past, accepted),
-        settled=_runs_until_new_normal(usable_past.runs, measured.slot),
+        runs_until_normal=_runs_until_new_normal(usable_past.runs, measured.slot),
     )
     reference = compute_reference(
         lessons.values,
@@ -178,7 +178,7 @@ def compute_expectations(
                 lost=lost_shares.get(expectation.segment, 0.0),
                 usual_lost=float(usual_lost[column]),
                 note=notes[column],
-                fault=_finite(fault_z[column]),
+                fault_z=_finite(fault_z[column]),
             )
         )
     return tuple(completed)

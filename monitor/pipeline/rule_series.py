@@ -251,7 +251,8 @@ def find_alerting_runs(
 ) -> Flags:
     """Find past runs after which any of these ``alerts`` was pending or firing.
 
-    Returns flags of the shape (runs, series). ``alerts`` are names of alerts. An alert counts for each series of its segment. An alert on all users counts for all series.
+    Returns flags of the shape (runs, series). ``alerts`` are names of alerts. An alert counts for
+    each series of its segment. An alert on all users counts for all series.
     """
     alerting = np.zeros((len(past), len(series)), dtype=bool)
     for row, run in enumerate(past):

@@ -71,7 +71,7 @@ def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are fo
         )
         for batch_scores in accumulator.measure(divided_answers, measurer, stopwatch, batch_users):
             scores.add(draw_scores(batch_scores, keep, comparison))
-    scores.failed = accumulator.part.failed
+    scores.failed = accumulator.part.failed_metrics
     run, subset = accumulator.finish(slot, answers.weights, answers.relevance)
     last_models = None if memory.last_ok is None else memory.last_ok.models
     run = replace(

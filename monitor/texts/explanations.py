@@ -378,7 +378,7 @@ def _write_hints(explanation: Explanation) -> list[str]:
     finding = explanation.finding
     mismatches = explanation.id_mismatches
     if finding is not None and finding.kind is FaultKind.RESPELLED:
-        mismatches = tuple(mismatch for mismatch in mismatches if not mismatch.is_spelling)
+        mismatches = tuple(mismatch for mismatch in mismatches if not mismatch.is_only_spelling)
     return [f"{_capitalize(write_mismatch(mismatch))}." for mismatch in mismatches]
 
 

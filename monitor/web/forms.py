@@ -147,15 +147,15 @@ def execute_form(site: Site, form: Form) -> str:
     action = form.fields.get("do", "")
     silence_id = form.fields.get("silence", "")
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
-    signature = AlertAction(author=form.user, comment=comment, at=now)
+    alert_action = AlertAction(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
         return start.incident == form.incident
 
     if action == "silence":
-        return _store_silence(site, form, signature)
+        return _store_silence(site, form, alert_action)
     if action in ("acknowledge", "resolve"):
-        changes = change_firing(alerts, is_of_incident, signature, ends=action == "resolve")
+        changes = change_firing(alerts, is_of_incident, alert_action, resolves=action == "resolve")
         is_done = bool(changes)
     elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
         is_done = alerts.expire_silence(int(silence_id), now=now)
@@ -164,18 +164,18 @@ def execute_form(site: Site, form: Form) -> str:
     return action if is_done else "nothing"
 
 
-def _store_silence(site: Site, form: Form, signature: AlertAction) -> str:
+def _store_silence(site: Site, form: Form, alert_action: AlertAction) -> str:
     """Store the silence of the form. Returns ``silence``, ``unmatched`` or ``nothing``.
 
     Raises ConfigError if a field is wrong.
     """
     try:
-        ends_at = signature.at + parse_duration(form.fields.get("for", ""))
+        ends_at = alert_action.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"the duration of the silence is wrong: {error}") from None
     lines = form.fields.get("matchers", "").splitlines()
     matchers = [line for line in lines if line.strip()]
-    silence = make_silence(matchers, signature, starts_at=signature.at, ends_at=ends_at)
+    silence = make_silence(matchers, alert_action, starts_at=alert_action.at, ends_at=ends_at)
     # A browser may send a form twice. Forms are executed one at a time, so the second one finds the
     # silence of the first one, and changes nothing.
     alerts = site.store.alerts

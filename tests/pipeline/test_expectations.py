@@ -65,7 +65,7 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_of_the_bud
     assert found.z == pytest.approx(-scipy.stats.norm.ppf(p), rel=1e-3)
     assert found.runs == h
     assert found.evidence is None
-    assert found.fault is None
+    assert found.fault_z is None
 
 
 def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_of_a_segment_only_from_it():
@@ -221,7 +221,7 @@ def test_a_drift_does_not_become_normal_before_its_alert_or_while_it_fires():
     found = look([*past, replace(last, states={("Trend", "all"): State.FIRING})], 0.4, what)
     assert found.expected == pytest.approx(0.5, abs=0.02)
     assert 0 < found.evidence < 100
-    assert found.fault == last.lessons.numbers[2, 0]
+    assert found.fault_z == last.lessons.numbers[2, 0]
 
 
 def random_run(rng, segments):

@@ -20,7 +20,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 
-LEAST_COMMON = 0.05
+LEAST_COMMON_SHARE = 0.05
 """If the arms have a smaller share of ids in common, a mismatch is reported.
 
 It is the share of the distinct ids of the arm with fewer ids. Real arms share 0.55 or more
@@ -138,12 +138,12 @@ def _compare_items(
     """
     # The first items are enough for most batches, and take less time.
     ours_first, theirs_first = (set(arm.codes[:_FIRST_CHECKED].tolist()) for arm in arms)
-    least = LEAST_COMMON * min(len(ours_first), len(theirs_first))
+    least = LEAST_COMMON_SHARE * min(len(ours_first), len(theirs_first))
     if len(ours_first & theirs_first) >= least:
         return None
     ours, theirs = (distinct_items(arm.codes) for arm in arms)
     common = np.intersect1d(ours, theirs, assume_unique=True)
-    if len(common) >= LEAST_COMMON * min(len(ours), len(theirs)):
+    if len(common) >= LEAST_COMMON_SHARE * min(len(ours), len(theirs)):
         return None
     if earlier is not None:
         return earlier
@@ -163,7 +163,7 @@ def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | 
     The result is None if the arms share many users, or if an arm has no users.
     """
     common = int(baseline.isin(candidate).sum())
-    if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
+    if common >= LEAST_COMMON_SHARE * min(len(baseline), len(candidate)):
         return None
     return find_mismatch(
         baseline.tolist(),

@@ -60,18 +60,18 @@ def pair_users(  # noqa: PLR0913 - two arms and further inputs
     *,
     item_weights: ItemWeights | None = None,
     relevance: RelevanceTable | None = None,
-    compares: IdComparison | None = None,
+    id_comparison: IdComparison | None = None,
 ) -> Pairing:
     """Pair the panel's users who have a list from both arms.
 
     Lists are cut to k. If an item occurs more than once in a list, only its first place is kept.
     Items with equal scores are ordered by their ids. A user is paired if both lists have at least
-    one item. For any other user, the reason is counted for each arm without a list. If ``compares``
-    is given, it compares the item ids of both arms.
+    one item. For any other user, the reason is counted for each arm without a list. If
+    ``id_comparison`` is given, it compares the item ids of both arms.
     """
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
-    if compares is not None:
-        compares.add(arms, vocabulary, k)
+    if id_comparison is not None:
+        id_comparison.add(arms, vocabulary, k)
     padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
     baseline_lists, candidate_lists = padded
     baseline_rows = find_users(panel.users, baseline.rankings.users)
