@@ -350,7 +350,7 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
 
     Far means more than `ODD_SCALES` times the spread of the runs, or their typical sampling error
     if this is larger. If a share is 0 in all other runs, their spread is 0. Then the sampling error
-    prevents that a run is odd because of a single user. ``values`` are NaN for runs with an alert.
+    prevents a single user from making a run odd. ``values`` are NaN for runs with an alert.
     """
     scale = np.fmax(find_scale(values), find_median(errors))
     is_far = np.abs(values - find_median(values)) > ODD_SCALES * scale
