@@ -92,8 +92,9 @@ class Memory:
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     accepted: tuple[Transition, ...] = ()  # levels that somebody accepted as normal
     last_lists: KeptLists | None = None  # lists of the last run that stored its lists
-    # Slot at which rules began to learn again. None if they have enough runs
-    new_configuration_since: datetime | None = None
+    # Slot from which the rules learn again after a change of the configuration. None if they have
+    # enough runs
+    learning_since: datetime | None = None
     # Lists of the last run that stored its lists before the current alerts began
     former_lists: KeptLists | None = None
     former_slot: datetime | None = None

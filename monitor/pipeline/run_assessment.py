@@ -76,9 +76,9 @@ def assess_run(
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
         reasons = (*obstacles, *_find_difference_before_test(unpaired), *reasons)
-    if memory.new_configuration_since is not None and learning_rules(comparison):
+    if memory.learning_since is not None and learning_rules(comparison):
         new_configuration = RunReason(
-            kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.new_configuration_since
+            kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.learning_since
         )
         reasons = (*reasons, new_configuration)
     if status is not RunStatus.OK:

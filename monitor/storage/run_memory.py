@@ -96,7 +96,7 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
             states=read_states(connection, comparison),
             past=past,
             accepted=read_accepted(connection, comparison),
-            new_configuration_since=_new_configuration_since(connection, request, past),
+            learning_since=_learning_since(connection, request, past),
             last_ok=None if last_ok is None else from_row(Run, last_ok),
         )
         if request.wants_planned_baseline_share:
@@ -200,7 +200,7 @@ def _past_runs(
     return tuple(past_runs.values())
 
 
-def _new_configuration_since(
+def _learning_since(
     connection: Connection,
     request: MemoryRequest,
     past: Sequence[PastRun],

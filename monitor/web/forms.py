@@ -155,8 +155,10 @@ def execute_form(site: Site, form: Form) -> str:
     if action == "silence":
         return _store_silence(site, form, alert_action)
     if action in ("acknowledge", "resolve"):
-        changes = change_firing(alerts, is_of_incident, alert_action, resolves=action == "resolve")
-        is_done = bool(changes)
+        transitions = change_firing(
+            alerts, is_of_incident, alert_action, resolves=action == "resolve"
+        )
+        is_done = bool(transitions)
     elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
         is_done = alerts.expire_silence(int(silence_id), now=now)
     else:

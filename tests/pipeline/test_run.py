@@ -165,7 +165,7 @@ def test_runs_name_why_an_arm_failed_and_a_failed_run_names_the_last_good_run_an
     (thin,) = ran(changed(shares, min_paired_share=0.9), baseline, half).transitions
     few = "only 1 of 2 users (50 %) could be compared, under min_paired_share 90 %"
     assert thin.reason.endswith(f": {cause}; {few}; more than the 20 % allowed")
-    memory = Memory(last_ok=run(slot=SLOT - DAY), new_configuration_since=SLOT)
+    memory = Memory(last_ok=run(slot=SLOT - DAY), learning_since=SLOT)
     learning = comparison(rules=(rule(learned=Learning.DROP),))
     failed = ran(learning, "", "", users("a"), memory=memory)
     assert failed.reason.endswith(

@@ -82,10 +82,10 @@ def test_runs_of_another_configuration_are_not_learned_and_learning_starts_again
 
     other = recall(store, 2)
     assert [run.slot for run in other.past] == [at(1)]
-    assert other.new_configuration_since == at(1)
-    assert recall(store, 2, config_hash="new").new_configuration_since == at(2)
+    assert other.learning_since == at(1)
+    assert recall(store, 2, config_hash="new").learning_since == at(2)
     stored(store, 2, config_hash="new", status=RunStatus.FAILED)
-    assert recall(store, 3, config_hash="new").new_configuration_since == at(2)
+    assert recall(store, 3, config_hash="new").learning_since == at(2)
 
 
 def test_memory_has_the_last_ok_run_of_any_configuration(store):
