@@ -110,7 +110,7 @@ def prefer_similarity_finding(
         return explanation
     if any(map(_says_less_similar, starts)):
         return explanation
-    # An alert may begin in many segments. Its leads are the segments that represent all of them.
+    # An alert may begin in many segments. `find_leads` selects those that represent all of them.
     leads = find_leads(on_similar_lists)
     findings = [_make_similarity_finding(lead, explanation.paired) for lead in leads]
     finding = max(findings, key=attrgetter("users"))

@@ -132,7 +132,7 @@ class UnpairedSteps(SlotContext):
         )
         metric = leading_metric(self.comparison, accumulator.metrics)
         hashes = hash_users(subset.scores.users, self.comparison)
-        # `measure_arms` has put the results into the run, if there are arm metrics.
+        # `measure_arms` has already put the results into the run.
         unpaired = replace(
             run.unpaired or self.results,
             users=_count_users(accumulator.coverage, self.assigned),
