@@ -1,4 +1,4 @@
-"""Summarizes scores by segment and metric, and finds the worst and representative scores. No I/O."""
+"""Summarizes scores by segment and metric. Finds the worst and representative scores. No I/O."""
 
 from __future__ import annotations
 

@@ -81,8 +81,8 @@ def users_in_subset(k: int) -> int:
     The users of a subset have about `_SUBSET_ITEMS` items in each arm. There are at least
     `_FEWEST_SUBSET_USERS` and at most `SUBSET_USERS` users.
 
-    Explanations, arm metrics and the selection of representative users use the subset, because they need
-    all its users in memory at once.
+    Explanations, arm metrics and the selection of representative users use the subset, because
+    they need all its users in memory at once.
     """
     return max(_FEWEST_SUBSET_USERS, min(SUBSET_USERS, _SUBSET_ITEMS // k))
 

@@ -312,8 +312,8 @@ def _describe_levels(
 ) -> list[str]:
     """Write a note on the level of each series. ``unchanged_note`` is for an unchanged level."""
     notes = []
-    # ``first_run`` is the index of the past run at which the level began, or -1. If the level is not
-    # different from the level before, the series came back to its former level.
+    # ``first_run`` is the index of the past run at which the level began, or -1. If the level does
+    # not differ from the level before, the series came back to its former level.
     for first_run, is_different in zip(reference.since, reference.has_moved, strict=True):
         if first_run < 0:
             notes.append(unchanged_note)

@@ -133,7 +133,7 @@ def _count_same_ids(
 
 
 def _chance_exponent(overlaps: Sequence[float], users: int) -> float:
-    """Return z, so that all ``users`` get equal lists by chance with a probability of at most 10^-z.
+    """Return z: all ``users`` get equal lists by chance with a probability of at most 10^-z.
 
     ``overlaps`` has the mean overlap of the two lists in each of the last runs. The result is 0 if
     there are too few runs.

@@ -140,7 +140,7 @@ def explain_missing_users(
     mismatches = []
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
-        # `find_user_mismatch` finds nothing if the arm has at least `LEAST_COMMON_SHARE` of the users.
+        # An arm with at least `LEAST_COMMON_SHARE` of the users has no mismatch.
         if missing > (1 - LEAST_COMMON_SHARE) * coverage.all.asked:
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))

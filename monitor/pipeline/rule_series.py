@@ -33,8 +33,8 @@ HALF_A_USER = 0.5
 class RuleSeries(Generic[RuleT_co]):
     """The series that one rule judges in one segment.
 
-    Shares of users are converted to angles (`to_angle`) before they are judged, because the sampling
-    error of an angle does not depend on the share.
+    Shares of users are converted to angles (`to_angle`) before they are judged, because the
+    sampling error of an angle does not depend on the share.
     """
 
     rule: RuleT_co

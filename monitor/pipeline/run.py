@@ -68,7 +68,7 @@ def execute(
     If a source fails, the result says so, and no exception is raised.
 
     ``scores`` collects the users' scores. The caller closes it after the result was stored. Without
-    ``scores``, the users' scores stay in memory. Raises OutputError if ``scores`` cannot store them.
+    it, the users' scores stay in memory. Raises OutputError if ``scores`` cannot store them.
 
     If a slot is run again with the same lists, the summaries are the same, and there are no further
     transitions.

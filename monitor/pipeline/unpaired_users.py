@@ -236,9 +236,9 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
     # The baseline's side of a pair has the pre-test list, and the candidate's side has the current
-    # list. The accumulator counts the versions and notes of a side for the arm of the same name. But
-    # the current lists are those of the users' arm. So their versions and notes move to the side of
-    # this arm, and the other side gets none.
+    # list. The accumulator counts the versions and notes of a side for the arm of the same name.
+    # But the current lists are those of the users' arm. So their versions and notes move to the
+    # side of this arm, and the other side gets none.
     before, now = batch.baseline, batch.candidate
     sides = {Arm.BASELINE: before, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
@@ -281,8 +281,8 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
     users = {}
     for arm in Arm:
         row = rows[name_divided_segment(arm, ALL)]
-        # The baseline's side of a pair is the pre-test list, and the candidate's side is the current
-        # list. So a user that the candidate's side lacks was not served in this run.
+        # The baseline's side of a pair is the pre-test list, and the candidate's side is the
+        # current list. So a user that the candidate's side lacks was not served in this run.
         users[arm] = ArmCounts(
             assigned=assigned.count[arm],
             served=row.asked - row.count_lost(Arm.CANDIDATE),

@@ -92,8 +92,8 @@ def write_finding(
 ) -> str:
     """Say what happened, to which users, in which arm, and how much of the drop this explains.
 
-    ``drop`` is None if there are no earlier lists. ``is_other_unchanged`` is about the other arm: it
-    did not change (True), changed no more than usual (False), or neither is known (None).
+    ``drop`` is None if there are no earlier lists. ``is_other_unchanged`` is about the other arm:
+    it did not change (True), changed no more than usual (False), or neither is known (None).
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:

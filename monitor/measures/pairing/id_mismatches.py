@@ -185,9 +185,9 @@ def find_mismatch(
     """Find the spelling that makes the largest number of these distinct ids equal.
 
     The search takes up to 1,000 ids of the smaller arm and up to 100,000 ids of the larger arm. If
-    no spelling makes more ids equal, the kind of the result is UNKNOWN. ``has_many_lists`` is false if the
-    arms have so few lists that they may have no id in common by chance. Then None is returned
-    instead of UNKNOWN, unless only one arm's ids are numbers.
+    no spelling makes more ids equal, the kind of the result is UNKNOWN. ``has_many_lists`` is False
+    if the arms have so few lists that they may have no id in common by chance. Then None is
+    returned instead of UNKNOWN, unless only one arm's ids are numbers.
     """
     ours = _select_evenly(baseline)
     theirs = _select_evenly(candidate)

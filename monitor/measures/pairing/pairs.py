@@ -209,8 +209,8 @@ def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:
 class ListedItems:
     """Collects the distinct items of several batches. Each batch has its own vocabulary.
 
-    ``listed`` and ``unweighted`` are ids of several batches. ``unweighted`` are items without a weight,
-    and ``users_with_unweighted`` is the number of users who have such items.
+    ``listed`` and ``unweighted`` are ids of several batches. ``unweighted`` are items without a
+    weight, and ``users_with_unweighted`` is the number of users who have such items.
     """
 
     listed: list[pa.Array] = field(default_factory=list)
@@ -257,8 +257,8 @@ class ListedItems:
         if not self.users_with_unweighted:
             return None
         return (
-            f"item_weights: {len(distinct_ids(self.unweighted)):,} of {self.count:,} listed items have "
-            f"no weight, so metrics that need weights leave out {self.users_with_unweighted:,} of "
+            f"item_weights: {len(distinct_ids(self.unweighted)):,} of {self.count:,} listed items "
+            f"have no weight, so metrics that need weights leave out {self.users_with_unweighted:,} of "
             f"{self.users:,} users: give every listed item a weight"
         )
 
