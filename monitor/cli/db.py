@@ -61,12 +61,13 @@ def upgrade_schema(
 
     url = _database_url(config)
     before = schema_version.stored_version(url)
-    user = schema_version.user_of(url)
+    process = schema_version.process_using(url)
     schema_version.upgrade(url, revision)
     after = schema_version.stored_version(url)
-    if user and before != after:
+    if process and before != after:
         print_error(
-            f"{user} is using the database: if it is an older version of rankwatch, replace it now"
+            f"{process} is using the database: if it is an older version of rankwatch, replace it "
+            "now"
         )
     if as_json:
         print_json({"before": before, "after": after})
@@ -102,8 +103,8 @@ def downgrade_schema(
 
     url = _database_url(config)
     before = schema_version.stored_version(url)
-    if not force and (user := schema_version.user_of(url)):
-        raise DatabaseError(f"{user} is using the database: stop it first, or use --force")
+    if not force and (process := schema_version.process_using(url)):
+        raise DatabaseError(f"{process} is using the database: stop it first, or use --force")
     schema_version.downgrade(url, revision)
     after = schema_version.stored_version(url)
     if as_json:

@@ -241,7 +241,7 @@ class SegmentFall:
         return sum(self.parts.values())
 
     @property
-    def within(self) -> float:
+    def by_changed_lists(self) -> float:
         """The contribution of changed lists, without that of a changed mix of users."""
         return sum(
             amount for part, amount in self.parts.items() if part is not DropPart.COMPOSITION

@@ -121,7 +121,7 @@ class Claim:
     started_at: datetime
     until: datetime
     # The slot has an ok run, which only another ok run may replace
-    has_ok: bool = False
+    has_ok_run: bool = False
     # The result of an earlier attempt is kept. It becomes a run with the name that `kept_name`
     # returns.
     keeps_earlier: bool = False
@@ -365,12 +365,13 @@ class Watermark:
 class Lease:
     """An acquired lease.
 
-    ``epoch`` grows by one with each acquisition. ``before`` is the last holder, if there was one.
+    ``epoch`` grows by one with each acquisition. ``last_holder`` is the holder of the lease before
+    this acquisition, if there was one.
     """
 
     holder: str
     epoch: int
-    before: str | None = None
+    last_holder: str | None = None
 
 
 @immutable

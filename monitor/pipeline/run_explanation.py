@@ -145,7 +145,7 @@ def explain_run(  # noqa: PLR0913 - the inputs of one explanation
         coverage=subset.coverage.rows,
         changes=changes,
         # If they are not the same object, ``former`` are lists of a run before the last run.
-        is_older=former is not last,
+        has_runs_between=former is not last,
         usual_histograms=_average_histograms(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
@@ -352,7 +352,7 @@ def _make_histograms(scene: Scene) -> Histograms:
 
     Later runs learn from these shares how much lists usually change.
     """
-    if scene.is_older:
+    if scene.has_runs_between:
         # These lists are of an older run, and lists change more over several runs than over one.
         return {}
     shares = {}

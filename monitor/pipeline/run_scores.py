@@ -173,7 +173,7 @@ def write_scores(
     ``scores`` has at least one block. If an earlier attempt of this run was ok and this attempt is
     not, nothing is written, because the earlier attempt stays the result of the run.
     """
-    keeps_earlier_attempt = claim.has_ok and status is not RunStatus.OK
+    keeps_earlier_attempt = claim.has_ok_run and status is not RunStatus.OK
     if scores is None or keeps_earlier_attempt:
         return None
     metadata = {

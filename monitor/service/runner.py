@@ -310,7 +310,7 @@ class Runner:
         If this run is not ok but the slot has an earlier ok run, the earlier run is kept.
         """
         result = replace(result, finished_at=self.clock.now())
-        if result.claim.has_ok and result.status is not RunStatus.OK:
+        if result.claim.has_ok_run and result.status is not RunStatus.OK:
             self.patiently(partial(self.store.runs.release, result.claim))
             kept = f"{result.reason}; the earlier run of the slot is kept"
             result = replace(result, reason=kept, states=(), transitions=())

@@ -3,6 +3,9 @@
 A run reads the alert states when it starts. Another process may change them before the run stores
 its result. So `admit_states` compares each new state with the stored state. If it refuses a state,
 the next run judges the alert again.
+
+The start of a firing is the transition to ``firing``, and its end is the transition that ends it.
+All transitions of a firing have the same dedup key, which identifies the firing for receivers.
 """
 
 import hashlib
@@ -31,7 +34,7 @@ from monitor.storage.column_types import stored_name
 from monitor.storage.rows import from_rows, insert, insert_in, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, deliveries, transitions
 
-_Item = TypeVar("_Item", AlertState, Transition)
+_StateOrTransition = TypeVar("_StateOrTransition", AlertState, Transition)
 AlertKey = tuple[str, str, str]
 """What identifies an alert: its comparison, its name and its segment, each as stored."""
 
@@ -52,7 +55,7 @@ IS_START = is_start(transitions)
 """Whether a transition is the start of a firing."""
 IS_END = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
 """Whether a transition is the end of a firing."""
-IS_LASTING_START = and_(
+IS_START_OF_CURRENT_FIRING = and_(
     *(transitions.c[name] == alert_states.c[name] for name in KEY_COLUMNS),
     IS_START,
     transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
@@ -78,9 +81,9 @@ _ACCEPTED = (
 )
 
 
-def key_of(item: AlertState | Transition | Row[Any]) -> AlertKey:
+def key_of(state: AlertState | Transition | Row[Any]) -> AlertKey:
     """Return the key of the alert to which this state or transition belongs."""
-    return stored_name(item.comparison), stored_name(item.alert), stored_name(item.segment)
+    return stored_name(state.comparison), stored_name(state.alert), stored_name(state.segment)
 
 
 def store_alerts(
@@ -98,8 +101,10 @@ def store_alerts(
     lock_names(connection, comparisons)
     stored = stored_states(connection, comparisons)
     admitted_states, admitted_transitions = admit_states(stored, new_states, new_transitions)
-    with_labels = _with_labels_of_starts(connection, admitted_transitions)
-    states_to_store, transitions_to_store = _with_new_keys(connection, admitted_states, with_labels)
+    completed_transitions = _copy_from_starts_to_ends(connection, admitted_transitions)
+    states_to_store, transitions_to_store = _with_new_dedup_keys(
+        connection, admitted_states, completed_transitions
+    )
     upsert_states(connection, states_to_store)
     store_transitions(connection, transitions_to_store, receivers)
     # A receiver may have been added after a firing began. Or the firing began in a replay, which
@@ -238,20 +243,28 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
 
     ``comparison`` None selects all comparisons.
     """
-    query = select(transitions).join(alert_states, IS_LASTING_START).order_by(transitions.c.id)
+    query = (
+        select(transitions)
+        .join(alert_states, IS_START_OF_CURRENT_FIRING)
+        .order_by(transitions.c.id)
+    )
     if comparison is not None:
         query = query.where(transitions.c.comparison == comparison)
     newest_starts: dict[AlertKey, Transition] = {}
     for start in from_rows(Transition, connection.execute(query)):
-        # If several starts of an alert have the same dedup key, the newest one is returned. `pop`
-        # moves its alert to the end of the dict, so the starts stay ordered by id.
+        # The query finds several starts of an alert if earlier firings had the same dedup key. Then
+        # the newest start is returned. `pop` moves its alert to the end of the dict, so the starts
+        # stay ordered by id.
         newest_starts.pop(key_of(start), None)
         newest_starts[key_of(start)] = start
     return tuple(newest_starts.values())
 
 
-def read_accepted(connection: Connection, comparison: str) -> tuple[Transition, ...]:
-    """Return the levels that people accepted for the comparison, oldest first."""
+def read_accepted_levels(connection: Connection, comparison: str) -> tuple[Transition, ...]:
+    """Return the new normal levels that people accepted for the comparison, oldest first.
+
+    Each acceptance is stored as a transition, whose slot is the first slot with the new level.
+    """
     return from_rows(Transition, connection.execute(_ACCEPTED, {"comparison": comparison}))
 
 
@@ -279,12 +292,12 @@ def _may_replace(
     return new.state is stored_state and new.dedup_key == stored_key
 
 
-def _with_new_keys(
+def _with_new_dedup_keys(
     connection: Connection,
     states: Sequence[AlertState],
     new_transitions: Sequence[Transition],
 ) -> tuple[list[AlertState], list[Transition]]:
-    """Return the states and transitions, with a new dedup key if an earlier firing has the key.
+    """Return the states and transitions, with a new dedup key if an earlier firing has their key.
 
     Otherwise receivers would take the new firing for the earlier one. Firings have the same key if
     a rule was removed and added again, or if a clock was set back.
@@ -302,19 +315,20 @@ def _with_new_keys(
         key_and_start = f"{old_key} {starts[old_key].at.isoformat()}"
         new_keys[old_key] = hashlib.sha256(key_and_start.encode()).hexdigest()[:32]
 
-    def with_new_key(item: _Item) -> _Item:
-        return replace(item, dedup_key=new_keys.get(item.dedup_key, item.dedup_key))
+    def with_new_key(change: _StateOrTransition) -> _StateOrTransition:
+        return replace(change, dedup_key=new_keys.get(change.dedup_key, change.dedup_key))
 
     return list(map(with_new_key, states)), list(map(with_new_key, new_transitions))
 
 
-def _with_labels_of_starts(
+def _copy_from_starts_to_ends(
     connection: Connection, new_transitions: Sequence[Transition]
 ) -> list[Transition]:
-    """Return the transitions, each end with the labels, kind, metric and statistic of its start.
+    """Return the transitions. Each end of a firing gets some values from the start of the firing.
 
-    Receivers need these values to find the alert that ended. The rule may have changed since the
-    start.
+    These values are the rule's kind, metric and statistic, and the labels that the configuration
+    gives to its alerts. Receivers need the same values to find the alert that ended, and the rule
+    may have changed since the start.
     """
     keys = {transition.dedup_key for transition in new_transitions if transition.is_end} - {None}
     if not keys:
@@ -322,7 +336,7 @@ def _with_labels_of_starts(
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
     starts = from_rows(Transition, connection.execute(query))
     start_by_key = {start.dedup_key: start for start in starts}
-    with_labels = []
+    completed = []
     for transition in new_transitions:
         start = start_by_key.get(transition.dedup_key)
         if transition.is_end and start is not None:
@@ -333,10 +347,10 @@ def _with_labels_of_starts(
                 metric=start.metric,
                 statistic=start.statistic,
             )
-            with_labels.append(changed)
+            completed.append(changed)
         else:
-            with_labels.append(transition)
-    return with_labels
+            completed.append(transition)
+    return completed
 
 
 def _add_missing_deliveries(
@@ -363,22 +377,22 @@ def _add_missing_deliveries(
 def _receivers_of_starts(
     connection: Connection, new_transitions: Sequence[Transition]
 ) -> dict[str | None, list[str]]:
-    """Return the receivers of the starts of the firings that the transitions end or acknowledge.
+    """Return, by dedup key, the receivers to which the start of each firing is delivered.
 
-    The keys are the dedup keys of the firings.
+    Only firings that one of the transitions ends or acknowledges are returned.
     """
     keys = {
         transition.dedup_key
         for transition in new_transitions
         if transition.is_announced and not transition.is_start
-    }
+    } - {None}
     receivers: dict[str | None, list[str]] = {}
     if not keys:
         return receivers
     query = (
         select(transitions.c.dedup_key, deliveries.c.receiver)
         .join(deliveries, deliveries.c.transition_id == transitions.c.id)
-        .where(transitions.c.dedup_key.in_(keys - {None}), IS_START)
+        .where(transitions.c.dedup_key.in_(keys), IS_START)
         .order_by(deliveries.c.id)
     )
     for dedup_key, receiver in connection.execute(query):

@@ -19,7 +19,7 @@ from monitor.model.notifications import Silence
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
     key_of,
-    read_accepted,
+    read_accepted_levels,
     read_firing,
     read_states,
     store_alerts,
@@ -175,7 +175,8 @@ class SqlAlertStore:
         ``alerts`` are names and segments. An alert is left out if its fields already have these
         ``values``.
         """
-        with self._database.write(is_fenced=False) as connection:
+        # People may change alerts in every daemon, also in one without the lease.
+        with self._database.write(needs_lease=False) as connection:
             states = []
             changes = []
             for state, start in _lock_firing(connection, comparison, alerts):
@@ -187,42 +188,43 @@ class SqlAlertStore:
             store_transitions(connection, changes, ())
         return tuple(changes)
 
-    def accept(self, level: Transition) -> Transition:
-        """Store that a person accepted a new normal level, which began in the slot of ``level``.
+    def accept(self, acceptance: Transition) -> Transition:
+        """Store ``acceptance``, the transition by which a person accepts a new normal level.
 
-        If this level was accepted before, nothing is stored, and the stored transition is returned.
+        The level began in the slot of the transition. If somebody accepted this level before,
+        nothing is stored, and the earlier transition is returned.
         """
         with self._database.write() as connection:
-            lock_names(connection, [level.comparison])
-            for accepted in read_accepted(connection, level.comparison):
-                if accepted.slot == level.slot:
-                    return accepted
-            store_transitions(connection, [level], ())
-        return level
+            lock_names(connection, [acceptance.comparison])
+            for earlier in read_accepted_levels(connection, acceptance.comparison):
+                if earlier.slot == acceptance.slot:
+                    return earlier
+            store_transitions(connection, [acceptance], ())
+        return acceptance
 
     def undo_acceptance(self, comparison: str, slot: datetime) -> Transition | None:
-        """Delete and return the transition by which a person accepted the level of this slot.
+        """Delete and return the transition by which a person accepted a new normal level.
 
-        Returns None if nobody accepted the level.
+        The level began in this slot. Returns None if nobody accepted it.
         """
-        is_of_level = (
+        is_acceptance = (
             transitions.c.comparison == comparison,
             transitions.c.alert == ACCEPTED_LEVEL,
             transitions.c.slot == slot,
         )
         with self._database.write() as connection:
             lock_names(connection, [comparison])
-            accepted = read_accepted(connection, comparison)
-            connection.execute(delete(transitions).where(*is_of_level))
-        for level in accepted:
-            if level.slot == slot:
-                return level
+            acceptances = read_accepted_levels(connection, comparison)
+            connection.execute(delete(transitions).where(*is_acceptance))
+        for acceptance in acceptances:
+            if acceptance.slot == slot:
+                return acceptance
         return None
 
     def add_silence(self, silence: Silence) -> Silence:
         values = to_row(silence, silences)
         del values["id"]  # the database numbers silences
-        with self._database.write(is_fenced=False) as connection:
+        with self._database.write(needs_lease=False) as connection:
             insertion = silences.insert().values(values).returning(silences.c.id)
             silence_id = connection.execute(insertion).scalar_one()
         return replace(silence, id=silence_id)
@@ -237,7 +239,7 @@ class SqlAlertStore:
             .where(silences.c.id == number, silences.c.ends_at > now)
             .values(ends_at=now)
         )
-        with self._database.write(is_fenced=False) as connection:
+        with self._database.write(needs_lease=False) as connection:
             return connection.execute(end_silence).rowcount == 1
 
 

@@ -68,8 +68,8 @@ def unescape(text: str) -> str:
 def stored_name(name: str) -> str:
     """Return the form in which a name is stored and looked up.
 
-    The name is escaped, and shortened if it does not fit into an index. A shortened name that is
-    read from the database has the same stored form.
+    The name is escaped, and shortened if it does not fit into an index. If a shortened name is read
+    from the database and looked up again, it is not shortened a second time.
     """
     stored = escape(name)
     # A character has at most four bytes, so short names need not be encoded.

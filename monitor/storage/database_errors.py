@@ -48,8 +48,8 @@ _NO_ACCESS = DatabaseFailure(
     is_permanent=True,
 )
 
-# The failure for each of SQLite's result codes.
-_SQLITE: dict[int, DatabaseFailure] = {
+# The keys are SQLite's result codes.
+_FAILURES_BY_SQLITE_CODE: dict[int, DatabaseFailure] = {
     sqlite3.SQLITE_BUSY: DatabaseFailure(
         "is locked by another process: end it, or wait until it has written",
         _Kind.LOCKED,
@@ -77,8 +77,8 @@ _SQLITE: dict[int, DatabaseFailure] = {
     sqlite3.SQLITE_AUTH: _NO_ACCESS,
 }
 
-# The failure for each SQLSTATE, or for a class of SQLSTATEs with the same first two characters.
-_POSTGRES: dict[str, DatabaseFailure] = {
+# The keys are SQLSTATEs, or the first two characters of a class of SQLSTATEs.
+_FAILURES_BY_SQLSTATE: dict[str, DatabaseFailure] = {
     "28P01": DatabaseFailure(
         "refused the password: correct the user or password in `database:`",
         _Kind.DENIED,
@@ -141,7 +141,7 @@ _POSTGRES: dict[str, DatabaseFailure] = {
 _NO_TABLE = "42P01"
 _NO_COLUMN = "42703"
 _NO_SCHEMA = "3F000"
-_PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
+_PARTITION_NAME = re.compile(r"scores_\d{4}_\d\d_\d\d")
 _PARTITION_DROPPED = DatabaseFailure(
     "is dropping a partition of scores at this moment: try again",
     _Kind.CONFLICT,
@@ -206,14 +206,14 @@ def _sqlite_failure(error: sqlite3.Error, url: URL) -> DatabaseFailure | None:
     kind = code & 0xFF
     if kind == sqlite3.SQLITE_CANTOPEN:
         return failure_of_opening(file_of(url) or Path())
-    if kind in _SQLITE:
-        return _SQLITE[kind]
+    if kind in _FAILURES_BY_SQLITE_CODE:
+        return _FAILURES_BY_SQLITE_CODE[kind]
     # SQLite has no code for a missing table or column, so the text is compared. The texts are "no
     # such table: T", "no such column: C" and "table T has no column named C".
     if str(error).startswith(("no such table", "no such column", "table ")):
         return None
     name = getattr(error, "sqlite_errorname", type(error).__name__)
-    return _log_unforeseen(error, name)
+    return _log_and_describe(error, name)
 
 
 def failure_of_opening(file: Path) -> DatabaseFailure:
@@ -229,15 +229,18 @@ def failure_of_opening(file: Path) -> DatabaseFailure:
 
 def _postgres_failure(error: BaseException | None, url: URL) -> DatabaseFailure | None:
     """Describe PostgreSQL's error. Return None if it means that tables or columns are missing."""
-    state = sqlstate_of(error) or ""
-    if state == _NO_TABLE and _PARTITION.search(str(error)):
+    sqlstate = sqlstate_of(error) or ""
+    if sqlstate == _NO_TABLE and _PARTITION_NAME.search(str(error)):
         return _PARTITION_DROPPED
-    if state in {_NO_TABLE, _NO_COLUMN, _NO_SCHEMA}:
+    if sqlstate in {_NO_TABLE, _NO_COLUMN, _NO_SCHEMA}:
         return None
-    if not state:
+    if not sqlstate:
         return _failure_of_connecting(error, url)
-    failure = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
-    return failure or _log_unforeseen(error, f"SQLSTATE {state}")
+    failure = _FAILURES_BY_SQLSTATE.get(sqlstate)
+    if failure is None:
+        # The first two characters are the class of the SQLSTATE.
+        failure = _FAILURES_BY_SQLSTATE.get(sqlstate[:2])
+    return failure or _log_and_describe(error, f"SQLSTATE {sqlstate}")
 
 
 def _failure_of_connecting(error: BaseException | None, url: URL) -> DatabaseFailure:
@@ -245,19 +248,22 @@ def _failure_of_connecting(error: BaseException | None, url: URL) -> DatabaseFai
     unreadable = find_unreadable_tls_file(url.query)
     if unreadable is not None:
         option, file = unreadable
-        fault_and_advice = ": ".join(write_unreadable_tls_file(option, file))
-        return DatabaseFailure(f"cannot be reached: {fault_and_advice}", _Kind.UNREACHABLE)
-    fault = None if error is None else find_tls_fault(error)
-    if fault is not None:
-        fault_and_advice = ": ".join(write_tls_fault(fault, TlsClient.POSTGRESQL))
-        return DatabaseFailure(fault_and_advice, _Kind.UNREACHABLE)
+        problem_and_advice = ": ".join(write_unreadable_tls_file(option, file))
+        return DatabaseFailure(f"cannot be reached: {problem_and_advice}", _Kind.UNREACHABLE)
+    tls_fault = None if error is None else find_tls_fault(error)
+    if tls_fault is not None:
+        problem_and_advice = ": ".join(write_tls_fault(tls_fault, TlsClient.POSTGRESQL))
+        return DatabaseFailure(problem_and_advice, _Kind.UNREACHABLE)
     if type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return _UNREACHABLE
-    return _log_unforeseen(error, type(error).__name__)
+    return _log_and_describe(error, type(error).__name__)
 
 
-def _log_unforeseen(error: BaseException | None, code: str) -> DatabaseFailure:
-    """Log the error, and describe it only by the code, because the text may contain secrets."""
+def _log_and_describe(error: BaseException | None, code: str) -> DatabaseFailure:
+    """Log the error, and return a failure that contains only the error's code.
+
+    The error's text may contain secrets.
+    """
     if error is not None:
         log_error(error)
     return DatabaseFailure(

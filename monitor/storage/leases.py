@@ -30,9 +30,10 @@ from monitor.storage.sqlite_file import FileLock
 from monitor.storage.tables.run_tables import leases
 from monitor.storage.transactions import LEADING, Database, is_current
 
+# Names of the rows of ``leases`` that are no leases: the database's id, and outages.
 _INSTALLATION_KEY = "installation"
-_OUTAGE = "outage since "
-_IS_OUTAGE = leases.c.name.startswith(_OUTAGE)
+_OUTAGE_PREFIX = "outage since "
+_IS_OUTAGE = leases.c.name.startswith(_OUTAGE_PREFIX)
 _OUTAGES_KEPT = timedelta(days=7)
 
 
@@ -87,10 +88,10 @@ class PostgresLeases:
         if occupied is not None:
             return occupied
         with self.database.write() as connection:
-            # This waits for at most one commit of the last holder.
+            # If the last holder is committing a transaction, this waits for the end of the commit.
             epoch = _take_if_free(connection, self.holder, self.lasts)
             if epoch is not None:
-                return Lease(holder=self.holder, epoch=epoch, before=last_holder)
+                return Lease(holder=self.holder, epoch=epoch, last_holder=last_holder)
             # Another daemon was faster. It may have released the lease again.
             _, occupied = read_lease(connection)
         return occupied or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
@@ -129,7 +130,7 @@ class SqliteLeases:
         with self.database.write() as connection:
             last_holder = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
             epoch = _take_if_free(connection, self.lock.holder, None)
-        return Lease(holder=self.lock.holder, epoch=epoch or 0, before=last_holder)
+        return Lease(holder=self.lock.holder, epoch=epoch or 0, last_holder=last_holder)
 
     def renew(self, lease: Lease) -> bool:
         # Nothing is written, because the lease does not expire. `take` checks the lock, and `read`
@@ -167,13 +168,13 @@ def installation_of(connection: Connection, *, create: bool) -> str:
 def store_outage(connection: Connection, since: datetime, until: datetime) -> None:
     """Store when an outage of the database began and ended, in a row of ``leases``.
 
-    This row is no real lease. Outages that ended more than `_OUTAGES_KEPT` before ``until`` are
-    deleted.
+    The name of the row shows that it is no lease. Outages that ended more than `_OUTAGES_KEPT`
+    before ``until`` are deleted.
     """
     is_old = and_(_IS_OUTAGE, leases.c.expires_at < until - _OUTAGES_KEPT)
     connection.execute(delete(leases).where(is_old))
     times = {"acquired_at": since, "expires_at": until}
-    name = f"{_OUTAGE}{format_instant(since)}"
+    name = f"{_OUTAGE_PREFIX}{format_instant(since)}"
     insertion = insert(connection, leases).values(name=name, epoch=0, holder="", **times)
     connection.execute(insertion.on_conflict_do_update(index_elements=[leases.c.name], set_=times))
 
@@ -224,7 +225,8 @@ def _take_if_free(connection: Connection, holder: str, lasts: timedelta | None) 
     is_free = None  # no condition
     if lasts is not None:
         until = now + literal(lasts, Interval)
-        # Only SQLite's leases have no end. Such a lease does not count on PostgreSQL.
+        # Only SQLite's leases have no end. If the data was copied from SQLite to PostgreSQL, such a
+        # lease does not count.
         is_free = or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
     values = {"holder": holder, "acquired_at": now, "expires_at": until}
     first_lease = insert(connection, leases).values(name=LEADING, epoch=1, **values)

@@ -16,22 +16,22 @@ from monitor.storage.outbox import end_delivery_claims
 from monitor.storage.partitions import bytes_of
 from monitor.storage.prune import prune
 from monitor.storage.rows import is_sqlite
-from monitor.storage.run_store import as_abandoned
+from monitor.storage.run_store import abandoned_unless_finished
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import daily, runs
-from monitor.storage.transactions import Database, LeaseFence
+from monitor.storage.transactions import Database, LeaseCheck
 
-CONFIRMED_AFTER = timedelta(days=2)
-"""Only slots that are at least this old can confirm the clock.
+MIN_AGE_TO_CONFIRM = timedelta(days=2)
+"""A stored run confirms that the clock is right, but only if its slot is at least this old.
 
 A daemon whose clock is wrong stores runs with wrong slots, so newer slots prove nothing.
 """
 LONGEST_GAP = timedelta(days=8)
 """If no run confirms the clock for longer than this, rankwatch does not trust the clock.
 
-The time is counted back from the newest slot that could confirm the clock (`CONFIRMED_AFTER` ago).
-If twice the time between the two newest runs is longer, it is used instead.
+The time is counted back from the newest slot that could confirm the clock (`MIN_AGE_TO_CONFIRM`
+ago). If twice the time between the two newest slots is longer, it is used instead.
 """
 
 _CLOCK_SKEW = timedelta(hours=1)
@@ -91,7 +91,7 @@ class SqlMaintenance:
         """Raise DatabaseError if the database cannot be written now."""
         # A transaction that changes nothing would succeed on a full disk. So a stored value is
         # written again.
-        with self._database.write(is_fenced=False) as connection:
+        with self._database.write(needs_lease=False) as connection:
             schema_version.rewrite_value(connection)
 
     def record_outage(self, since: datetime, until: datetime) -> None:
@@ -99,7 +99,7 @@ class SqlMaintenance:
 
         A second call with the same ``since`` changes the end.
         """
-        with self._database.write(is_fenced=False) as connection:
+        with self._database.write(needs_lease=False) as connection:
             leases.store_outage(connection, since, until)
 
     def away_s_since(self, instant: datetime) -> float:
@@ -109,7 +109,7 @@ class SqlMaintenance:
 
     def stand_by(self) -> None:
         """Let `Database.write` raise LeaseLostError from now on, because another daemon leads."""
-        self._database.fence = LeaseFence()
+        self._database.lease_check = LeaseCheck()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
         """Write under this lease from now on, and end the claims of earlier leaders.
@@ -118,21 +118,21 @@ class SqlMaintenance:
         that are idle for longer than ``patience``. Returns the number of abandoned runs of each
         comparison. Raises LeaseLostError if another daemon has taken the lease.
         """
-        self._database.fence = LeaseFence(lease=lease, patience=patience)
+        self._database.lease_check = LeaseCheck(lease=lease, patience=patience)
         is_older_claim = and_(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
-        abandoned = as_abandoned(_TAKEN_OVER.format(epoch=lease.epoch), now)
+        abandoned_if_running = abandoned_unless_finished(_TAKEN_OVER.format(epoch=lease.epoch), now)
         # An earlier leader cannot store a result any more, because the attempt has a higher number.
         end_claims = (
             update(runs)
             .where(is_older_claim)
-            .values(claimed_until=None, attempt=runs.c.attempt + 1, **abandoned)
+            .values(claimed_until=None, attempt=runs.c.attempt + 1, **abandoned_if_running)
             .returning(runs.c.comparison, runs.c.status)
         )
         with self._database.write() as connection:
-            if lease.before is not None:
-                end_delivery_claims(connection, lease.before)
+            if lease.last_holder is not None:
+                end_delivery_claims(connection, lease.last_holder)
             ended = connection.execute(end_claims)
-            # A slot that was run again keeps the status of the earlier result.
+            # A finished slot that was run again has kept the status of its earlier result.
             return Counter(name for name, status in ended if status is RunStatus.ABANDONED)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
@@ -191,17 +191,18 @@ def find_clock_error(connection: Connection, now: datetime) -> str | None:
                 f"this machine's clock says {format_instant(now)}, and the database's clock says "
                 f"{format_instant(server_time)}: {_ADVICE}"
             )
-    # Newer slots are ignored, because they may come from the wrong clock.
-    confirming_until = now - CONFIRMED_AFTER
-    newest_first = _newest_slots(connection, confirming_until)
-    if not newest_first:
+    # The slots of runs show which times have really been reached. Slots of the last days are
+    # ignored, because a wrong clock may have produced them.
+    last_confirming_slot = now - MIN_AGE_TO_CONFIRM
+    slots_from_newest = _newest_slots(connection, last_confirming_slot)
+    if not slots_from_newest:
         # Without older slots, there is no data to delete.
         return None
-    newest = newest_first[0]
-    last_gap = newest - newest_first[-1]  # 0 if there is only one slot
-    # If the clock is right, another run should have followed within this time.
+    newest = slots_from_newest[0]
+    last_gap = newest - slots_from_newest[-1]  # 0 if there is only one slot
+    # If the clock is right, there is a run in nearly every period of this length.
     longest_gap = max(LONGEST_GAP, 2 * last_gap)
-    if confirming_until - newest <= longest_gap:
+    if last_confirming_slot - newest <= longest_gap:
         return None
     return (
         f"this machine's clock says {format_instant(now)}, but the newest run before the last two "
@@ -210,10 +211,10 @@ def find_clock_error(connection: Connection, now: datetime) -> str | None:
 
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
-    """Return the slots of the two newest runs until ``until``, newest first.
+    """Return the two newest slots with runs until ``until``, newest first.
 
-    The result is shorter if there are fewer runs. Without runs, the newest day with daily sums
-    replaces the slots.
+    Runs of several comparisons may have the same slot. The result is shorter if there are fewer
+    slots. Without runs, the newest day with daily sums replaces the slots.
     """
     slots = select(runs.c.slot).where(runs.c.slot <= until).distinct()
     newest_two = slots.order_by(runs.c.slot.desc()).limit(2)

@@ -1,4 +1,7 @@
-"""SqlOutbox claims deliveries and stores their outcomes."""
+"""SqlOutbox claims deliveries and stores their outcomes.
+
+The start of a firing is the transition to ``firing``, and its end is the transition that ends it.
+"""
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
@@ -35,8 +38,8 @@ from monitor.model.pages import ReceiverHealth
 from monitor.model.runs import Evidence, EvidenceKind
 from monitor.storage.alert_states import (
     IS_END,
-    IS_LASTING_START,
     IS_START,
+    IS_START_OF_CURRENT_FIRING,
     WAITING_STATUSES,
     read_firing,
     read_states,
@@ -44,7 +47,7 @@ from monitor.storage.alert_states import (
 from monitor.storage.alert_store import read_silences
 from monitor.storage.delivery_outcomes import record_outcomes
 from monitor.storage.rows import chunks, from_row, from_rows, lock_names
-from monitor.storage.run_results import explanations_by_run, items_by_run
+from monitor.storage.run_results import explanations_by_run, results_by_run
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
 from monitor.storage.transactions import Database
@@ -60,15 +63,15 @@ _SEARCHED_OUTCOMES = 50_000
 """How many of the newest outcomes are searched for each receiver's last success and error."""
 _EXAMPLES = 2
 """How many users' lists a message shows if no explanation names users."""
-_UNCONFIRMED_FIRST = (
+_POSSIBLY_RECEIVED_FIRST = (
     case((deliveries.c.message_key.is_(None), 1), else_=0),
     deliveries.c.message_key,
 )
-"""Deliveries in messages that may have arrived come first, grouped by message.
+"""Deliveries in messages that the receiver may have got come first, grouped by message.
 
 So such a message is sent again with all its deliveries.
 """
-_GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
+_REFUSED_OR_DROPPED = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
 _IS_WAITING = deliveries.c.status.in_(WAITING_STATUSES)
 _COLUMNS = (
     deliveries.c.id.label("delivery_id"),
@@ -101,8 +104,8 @@ class SqlOutbox:
     ) -> tuple[Delivery, ...]:
         """Claim up to ``limit`` deliveries of one comparison to this receiver, oldest first."""
         with self._database.write() as connection:
-            # Only one process at a time claims deliveries to this receiver. So no newer delivery
-            # overtakes a delivery that is being sent.
+            # Only one process at a time claims deliveries to this receiver. So no newer delivery is
+            # sent before an older one.
             lock_names(connection, {receiver})
             comparison = _comparison_due_longest(connection, receiver, now)
             if comparison is None:
@@ -113,7 +116,7 @@ class SqlOutbox:
             waiting = (
                 _select(*_COLUMNS)
                 .where(is_free, transitions.c.comparison == comparison)
-                .order_by(*_UNCONFIRMED_FIRST, due_first, transitions.c.id)
+                .order_by(*_POSSIBLY_RECEIVED_FIRST, due_first, transitions.c.id)
                 .limit(limit)
                 .with_for_update(skip_locked=True, of=deliveries)
             )
@@ -136,25 +139,30 @@ class SqlOutbox:
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
-            # The receiver may also know alerts that ended with ``changes``.
+            # The receiver may also know firings that ended with ``changes``.
             relevant_changes = [*changes, *firing]
-            possibly_sent = _sent_rows(connection, receiver, comparison, relevant_changes)
+            possibly_received = _possibly_received_rows(
+                connection, receiver, comparison, relevant_changes
+            )
             keys = [change.dedup_key for change in relevant_changes if change.dedup_key]
             refused = _read_refused(connection, comparison, keys)
             silences = read_silences(connection, ending_after=now)
-        started_keys = [row.dedup_key for row in possibly_sent if row.to_state == State.FIRING]
+        started_keys = [row.dedup_key for row in possibly_received if row.to_state == State.FIRING]
         acknowledged_keys = [state.dedup_key for state in states if state.acknowledged_by]
         return FiringSnapshot(
             firing=firing,
             delivered=frozenset(started_keys),
-            sent_starts=_starts_without_end(possibly_sent),
+            sent_starts=_starts_without_end(possibly_received),
             acknowledged=frozenset(filter(None, acknowledged_keys)),
             silences=silences,
             refused=refused,
         )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """Return what messages say about the run of the slot."""
+        """Return what messages say about the run of the slot.
+
+        ``models`` are sentences about the models that changed.
+        """
         run = select(runs.c.id, runs.c.models, runs.c.reasons).where(
             runs.c.comparison == comparison, runs.c.slot == slot
         )
@@ -181,7 +189,10 @@ class SqlOutbox:
         owner: str,
         until: datetime,
     ) -> None:
-        """Store that these deliveries are sent now in one message, so they may be known."""
+        """Store that these deliveries are sent now in one message.
+
+        From now on, the receiver may know of the transitions, even if no answer arrives.
+        """
         is_in_message = deliveries.c.id.in_([delivery.id for delivery in sending])
         mark = update(deliveries).where(is_in_message)
         # Sending takes time, so all claims of the owner for these receivers are prolonged.
@@ -202,7 +213,7 @@ class SqlOutbox:
         is_due = and_(deliveries.c.receiver == receiver, deliveries.c.repeat_at <= now)
         query = (
             _select(*_COLUMNS)
-            .join(alert_states, IS_LASTING_START)
+            .join(alert_states, IS_START_OF_CURRENT_FIRING)
             .where(is_due, alert_states.c.acknowledged_by.is_(None))
             .order_by(transitions.c.id)
             .limit(limit)
@@ -216,7 +227,9 @@ class SqlOutbox:
         at: datetime,
         message_key: str | None,
     ) -> None:
+        """Store when the deliveries must be repeated again, and the key of their message."""
         ids = [delivery.id for delivery in repeated]
+        # Deliveries that must not be repeated any more have no time.
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
         schedule = update(deliveries).where(is_repeated)
         with self._database.write() as connection:
@@ -227,29 +240,32 @@ class SqlOutbox:
         is_sent = and_(
             deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT
         )
-        starts = _select(transitions).join(alert_states, IS_LASTING_START).where(is_sent)
+        starts = _select(transitions).join(alert_states, IS_START_OF_CURRENT_FIRING).where(is_sent)
         ends = _select(transitions).where(is_sent, IS_END, deliveries.c.settled_at >= ended_since)
         with self._database.read() as connection:
             rows = [*connection.execute(starts), *connection.execute(ends)]
         return from_rows(Transition, sorted(rows, key=attrgetter("id")))
 
     def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
-        """Retry starts of current firings and recent ends that these receivers refused.
+        """Retry deliveries that these receivers refused, after a change of the configuration.
 
-        Starts that the routes dropped are retried too. Returns the number of these deliveries.
+        - The starts of current firings are retried, also if the routes dropped them.
+        - Ends are retried if they were refused within the last `_RETRIED_FOR`.
+
+        Returns the number of these deliveries.
         """
         is_to_receivers = deliveries.c.receiver.in_(list(receivers))
-        is_given_up = deliveries.c.status.in_(_GIVEN_UP)
-        lasting_starts = _select(deliveries.c.id).join(alert_states, IS_LASTING_START)
-        refused_starts = lasting_starts.where(is_to_receivers, is_given_up)
+        is_unsent = deliveries.c.status.in_(_REFUSED_OR_DROPPED)
+        current_starts = _select(deliveries.c.id).join(alert_states, IS_START_OF_CURRENT_FIRING)
+        unsent_starts = current_starts.where(is_to_receivers, is_unsent)
         is_refused_lately = and_(
             deliveries.c.status == DeliveryStatus.DEAD,
             deliveries.c.settled_at >= now - _RETRIED_FOR,
         )
         refused_ends = _select(deliveries.c.id).where(is_to_receivers, is_refused_lately, IS_END)
-        is_refused = or_(deliveries.c.id.in_(refused_starts), deliveries.c.id.in_(refused_ends))
+        is_retried = or_(deliveries.c.id.in_(unsent_starts), deliveries.c.id.in_(refused_ends))
         pending = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
-        retry = update(deliveries).where(is_refused).values(pending)
+        retry = update(deliveries).where(is_retried).values(pending)
         with self._database.write() as connection:
             return connection.execute(retry).rowcount
 
@@ -283,10 +299,11 @@ class SqlOutbox:
         given_up_limit: int,
         limit: int,
     ) -> tuple[Delivery, ...]:
+        """Return the newest deliveries that were given up, and then the oldest that wait."""
         query = _select(*_COLUMNS)
         if receiver is not None:
             query = query.where(deliveries.c.receiver == receiver)
-        given_up = query.where(deliveries.c.status.in_(_GIVEN_UP))
+        given_up = query.where(deliveries.c.status.in_(_REFUSED_OR_DROPPED))
         newest_given_up = given_up.order_by(
             deliveries.c.settled_at.desc(), deliveries.c.id.desc()
         ).limit(given_up_limit)
@@ -299,7 +316,8 @@ class SqlOutbox:
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
         """Return the number of pending deliveries to each receiver, and the oldest age in seconds.
 
-        If ``held`` is True, starts that are held back are counted instead.
+        If ``held`` is True, held deliveries of the starts of firings are counted instead. They are
+        not sent now, because of a silence for example.
         """
         is_counted = deliveries.c.status == DeliveryStatus.PENDING
         if held:
@@ -325,13 +343,13 @@ class SqlOutbox:
             .limit(_SEARCHED_OUTCOMES)
             .subquery()
         )
-        # If an alert only joins an incident, no message is sent. The delivery then counts as sent,
-        # but has a reason.
+        # A delivery that needs no message has the status ``sent`` too, for example because its
+        # alert only joins an incident. Only this delivery has a reason.
         is_sent = newest.c.status == DeliveryStatus.SENT
         is_success = and_(is_sent, newest.c.reason.is_(None))
-        # If rankwatch did not try to send the delivery, there is no reason.
-        is_unsent = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
-        is_error = and_(is_unsent, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
+        # If an attempt failed, the reason says why. Without an attempt, there is no reason.
+        is_not_sent = newest.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.DEAD))
+        is_error = and_(is_not_sent, newest.c.reason.is_not(None), ~newest.c.is_receiver_removed)
         with self._database.read() as connection:
             successes = _last_by_receiver(connection, newest, is_success)
             errors = _last_by_receiver(connection, newest, is_error)
@@ -394,12 +412,12 @@ def end_delivery_claims(connection: Connection, owner: str) -> None:
 
 def _worst_examples(connection: Connection, run_id: int) -> tuple[ExampleLists, ...]:
     """Return both lists of some users with the least similar lists in the run."""
-    evidence = items_by_run(connection, Evidence, [run_id]).get(run_id, ())
+    evidence = results_by_run(connection, Evidence, [run_id]).get(run_id, ())
     # Users with the least similar lists come before representative users.
     return tuple(
-        ExampleLists(user=item.user, baseline=item.baseline, candidate=item.candidate)
-        for item in evidence[:_EXAMPLES]
-        if item.kind is EvidenceKind.WORST
+        ExampleLists(user=lists.user, baseline=lists.baseline, candidate=lists.candidate)
+        for lists in evidence[:_EXAMPLES]
+        if lists.kind is EvidenceKind.WORST
     )
 
 
@@ -444,7 +462,7 @@ def _is_claimed(now: datetime) -> ColumnElement[bool]:
     return and_(ends_at > now, ends_at <= now + _LONGEST_CLAIM)
 
 
-def _sent_rows(
+def _possibly_received_rows(
     connection: Connection,
     receiver: str,
     comparison: str,
@@ -454,11 +472,11 @@ def _sent_rows(
 
     Only transitions of the firings and incidents of ``changes`` are returned.
     """
-    is_sent = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
+    may_be_received = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
     query = _select(transitions, deliveries.c.status, deliveries.c.settled_at).where(
         deliveries.c.receiver == receiver,
         transitions.c.comparison == comparison,
-        is_sent,
+        may_be_received,
         or_(IS_START, IS_END),
     )
     keys = {change.dedup_key for change in changes} - {None}
@@ -472,7 +490,7 @@ def _sent_rows(
 
 
 def _starts_without_end(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
-    """Return the sent starts after which no end of the same incident was sent.
+    """Return the starts of firings that were sent, if no end of the same incident was sent later.
 
     ``rows`` are deliveries of starts and ends. The result is in the order of sending.
     """
@@ -482,13 +500,15 @@ def _starts_without_end(rows: Sequence[Row[Any]]) -> tuple[Transition, ...]:
     sent_rows.sort(key=attrgetter("settled_at"))
     last_end_at: dict[str, datetime] = {}
     for row in sent_rows:
-        if row.to_state != State.FIRING:
+        is_end = row.to_state != State.FIRING
+        if is_end:
             last_end_at[row.incident] = row.settled_at
     starts = []
     for row in sent_rows:
+        is_start = row.to_state == State.FIRING
         end_at = last_end_at.get(row.incident)
         is_after_end = end_at is None or row.settled_at > end_at
-        if row.to_state == State.FIRING and is_after_end:
+        if is_start and is_after_end:
             starts.append(from_row(Transition, row))
     return tuple(starts)
 

@@ -52,7 +52,7 @@ from monitor.storage.run_results import (
 )
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
-    PLACES,
+    SCORE_COLUMNS,
     evidence,
     expectations,
     runs,
@@ -109,7 +109,7 @@ class SqlPageStore:
             runs.c.slot.between(since, until),
         )
         # The runs to show are chosen by the means of all runs of the period. A subquery reads the
-        # means, because PostgreSQL would start processes for a join.
+        # means. For a join, PostgreSQL would start parallel processes, which is slower.
         mean = select(summaries.c.mean).where(is_measured).scalar_subquery()
         runs_of_period = select(
             runs.c.id,
@@ -167,27 +167,30 @@ class SqlPageStore:
         until: datetime,
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
-        """Return each segment's means in the newest ok runs, and its users in the newest run."""
+        """Return each segment's means in the newest ok runs, oldest first.
+
+        The result also has the number of users in the newest run.
+        """
         with self._database.read() as connection:
-            newest_first = connection.scalars(_select_newest_ok(comparison, until, runs)).all()
+            # The newest run comes first.
+            run_ids = connection.scalars(_select_newest_ok(comparison, until, runs)).all()
             columns = (summaries.c.run_id, summaries.c.segment, summaries.c.mean)
-            is_wanted = and_(summaries.c.run_id.in_(newest_first), summaries.c.metric == metric)
+            is_wanted = and_(summaries.c.run_id.in_(run_ids), summaries.c.metric == metric)
             query = select(*columns).where(is_wanted).order_by(summaries.c.position)
             rows = connection.execute(query).all()
-            newest_coverage = coverage_by_run(connection, newest_first[:1])
+            coverage_of_newest = coverage_by_run(connection, run_ids[:1])
         means: dict[str, dict[int, float | None]] = defaultdict(dict)
         for run_id, segment, mean in rows:
             means[segment][run_id] = mean
-        # This is the coverage of one run, or of no run.
-        users = {}
-        for coverage in newest_coverage.values():
-            users = {row.segment: row.paired for row in coverage.rows}
+        users_by_segment = {}
+        # There is no coverage if there is no run.
+        for coverage in coverage_of_newest.values():
+            users_by_segment = {row.segment: row.paired for row in coverage.rows}
         segment_means = []
         for segment, mean_by_run in means.items():
-            oldest_first = tuple(mean_by_run.get(run_id) for run_id in reversed(newest_first))
-            segment_means.append(
-                SegmentMeans(segment=segment, n=users.get(segment, 0), means=oldest_first)
-            )
+            means_from_oldest = tuple(mean_by_run.get(run_id) for run_id in reversed(run_ids))
+            users = users_by_segment.get(segment, 0)
+            segment_means.append(SegmentMeans(segment=segment, n=users, means=means_from_oldest))
         return tuple(segment_means)
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
@@ -208,6 +211,7 @@ class SqlPageStore:
         since: datetime,
         until: datetime,
     ) -> tuple[Transition, ...]:
+        """Return the starts and the ends of firings."""
         query = (
             select(transitions)
             .where(
@@ -234,7 +238,7 @@ class SqlPageStore:
         with self._database.read() as connection:
             query = _scores_of_user(connection, comparison, user, until=until, max_runs=runs)
             for row in connection.execute(query):
-                # ``place`` is the number of the column with the metric's score.
+                # The metric's score is in the column with the number ``place``.
                 score = getattr(row, f"v{row.place}")
                 is_defined = score is not None and not math.isnan(score)
                 by_slot[row.slot][row.metric] = score if is_defined else None
@@ -319,9 +323,10 @@ class SqlPageStore:
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
-        """Return the first starts of the newest incidents that the filter selects.
+        """Return the newest incidents that the filter selects, each with the first start in it.
 
-        ``before_number`` is the number of the last incident on the previous page.
+        The id of this first start is the incident's number. ``before_number`` is the number of the
+        last incident on the previous page.
         """
         key = transitions.c.incident
         firing = select(alert_states.c.incident).where(
@@ -333,11 +338,11 @@ class SqlPageStore:
             earlier.c.id < transitions.c.id,
             is_start(earlier),
         )
-        has_status = key.in_(firing) if is_firing else key.not_in(firing)
+        has_wanted_state = key.in_(firing) if is_firing else key.not_in(firing)
         query = select(transitions.c.id, key, transitions.c.at).where(
             IS_START,
             ~has_earlier,
-            has_status,
+            has_wanted_state,
             *_filter_conditions(wanted),
         )
         if before_number is not None:
@@ -355,8 +360,9 @@ class SqlPageStore:
 def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     """Return the SQL conditions for the incidents that the filter selects.
 
-    The conditions are about the row of an incident's first start. The severity of an incident is
-    the highest severity of all starts. The filter's text is searched in all changes.
+    The conditions are about ``transitions``, from which the caller selects the first start of each
+    incident. The severity of an incident is the highest severity of all its starts. The filter's
+    text is searched in all its transitions.
     """
     conditions: list[ColumnElement[bool]] = []
     if wanted.comparison is not None:
@@ -364,44 +370,47 @@ def _filter_conditions(wanted: IncidentFilter) -> list[ColumnElement[bool]]:
     if wanted.severity is not None:
         most_severe_first = list(Severity)
         more_severe = most_severe_first[: most_severe_first.index(wanted.severity)]
-        change = transitions.alias()
-        worse = transitions.alias()
+        start = transitions.alias()
+        worse_start = transitions.alias()
         conditions += [
-            _incident_has(change, is_start(change), change.c.severity == wanted.severity),
-            ~_incident_has(worse, is_start(worse), worse.c.severity.in_(more_severe)),
+            _incident_has(start, is_start(start), start.c.severity == wanted.severity),
+            ~_incident_has(
+                worse_start, is_start(worse_start), worse_start.c.severity.in_(more_severe)
+            ),
         ]
     if wanted.text:
-        change = transitions.alias()
-        columns = (change.c.alert, change.c.segment, change.c.reason, change.c.explanation)
+        other = transitions.alias()
+        columns = (other.c.alert, other.c.segment, other.c.reason, other.c.explanation)
         matches = [column.icontains(wanted.text, autoescape=True) for column in columns]
-        conditions.append(_incident_has(change, or_(*matches)))
+        conditions.append(_incident_has(other, or_(*matches)))
     return conditions
 
 
-def _incident_has(change: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that a change of the incident meets all ``conditions``.
+def _incident_has(other: FromClause, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    """Return the condition that any transition of the incident meets all ``conditions``.
 
-    ``change`` is the alias of ``transitions`` that the conditions use.
+    ``other`` is the alias of ``transitions`` that the conditions use.
     """
-    return exists().where(change.c.incident == transitions.c.incident, *conditions)
+    return exists().where(other.c.incident == transitions.c.incident, *conditions)
 
 
-def _runs_to_show(candidates: Select[Any], max_points: int) -> Select[Any]:
+def _runs_to_show(runs_of_period: Select[Any], max_points: int) -> Select[Any]:
     """Select the ids of at most ``max_points`` runs: the newest run, and one of each group of runs.
 
     A group consists of consecutive runs. If a run of the group has no mean, it is selected.
-    Otherwise the run with the lowest mean is selected. ``candidates`` has the columns ``id``,
+    Otherwise the run with the lowest mean is selected. ``runs_of_period`` has the columns ``id``,
     ``mean``, ``number`` (from 1, by slot) and ``total`` (the number of runs).
     """
-    run = candidates.subquery().c
+    run = runs_of_period.subquery().c
     # The newest run is the group -1. The other runs are divided into the remaining groups.
     max_groups = max_points - 1
-    group_size = (run.total - 1 + max_groups - 1) // max_groups  # rounded up
+    other_runs = run.total - 1
+    group_size = (other_runs + max_groups - 1) // max_groups  # rounded up
     group = case((run.number == run.total, -1), else_=(run.number - 1) // group_size)
     # False sorts before True, so runs without a mean come first.
     rank = func.row_number().over(partition_by=group, order_by=(run.mean.is_not(None), run.mean))
-    ranked = select(run.id, rank.label("rank")).subquery().c
-    return select(ranked.id).where(ranked.rank == 1)
+    ranked_run = select(run.id, rank.label("rank")).subquery().c
+    return select(ranked_run.id).where(ranked_run.rank == 1)
 
 
 def _to_point(row: Row[Any]) -> SeriesPoint:
@@ -424,8 +433,9 @@ def _scores_of_user(
 ) -> Select[Any]:
     """Select the user's scores in the newest ok runs, with a row for each run and metric.
 
-    A row has slot, metric, place, and the values of several metrics. The metric's score is the
-    value ``v<place>``.
+    A row of ``scores`` has the user's scores for several metrics, in the columns v1, v2 and so on.
+    ``score_places`` has the number of each metric's column: ``place``. The caller uses it to find
+    the metric's score in the selected row.
     """
     newest = _select_newest_ok(comparison, until, max_runs).subquery()
     is_row_of_user = and_(
@@ -436,7 +446,7 @@ def _scores_of_user(
     if not is_sqlite(connection):
         # The day lets PostgreSQL read one partition only.
         is_row_of_user = and_(is_row_of_user, scores.c.day == utc_day(runs.c.slot))
-    values = [scores.c[f"v{place}"] for place in range(1, PLACES + 1)]
+    values = [scores.c[f"v{number}"] for number in range(1, SCORE_COLUMNS + 1)]
     return (
         select(runs.c.slot, score_places.c.metric, score_places.c.place, *values)
         .join(newest, newest.c.id == runs.c.id)

@@ -46,8 +46,8 @@ All other users of the table wait meanwhile.
 
 _Result = TypeVar("_Result")
 _DAY = timedelta(days=1)
-# With this lock, only one transaction creates partitions at a time. The key is "ranks" in ASCII.
-_TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")
+# Lets only one transaction at a time create partitions. The key of the lock is "ranks" in ASCII.
+_LOCK_CREATION = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")
 DEFAULT_PARTITION = table("scores_default", column("run_id", BigInteger))
 _BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
 _ATTACHED = text(
@@ -137,23 +137,26 @@ def drop_past(database: Database, before: datetime) -> tuple[int, tuple[str, ...
             if _is_past(connection, partition, before):
                 past.append(partition)
     dropped_rows = 0
-    obstacles: list[str] = []
+    reasons: list[str] = []
     for partition in past:
         drop = partial(_drop_partition, partition=partition, before=before)
         rows_or_error = _try_step(database, drop)
         if not isinstance(rows_or_error, DatabaseError):
             dropped_rows += rows_or_error
             continue
-        obstacles.append(f"{partition.name} was not dropped: {rows_or_error}")
+        reasons.append(f"{partition.name} was not dropped: {rows_or_error}")
         # After a temporary error, such as a lock of another process, later partitions would have
         # the same error.
         if not rows_or_error.permanent:
             break
-    return dropped_rows, tuple(obstacles)
+    return dropped_rows, tuple(reasons)
 
 
 def settled_runs_with(rows: FromClause, before: datetime) -> Select[tuple[int]]:
-    """Select settled runs with slots before ``before`` and with rows in the table ``rows``."""
+    """Select settled runs with slots before ``before`` and with rows in the table ``rows``.
+
+    A run is settled if it has finished and no process has claimed its slot.
+    """
     has_rows = exists().where(rows.c.run_id == runs.c.id)
     return select(runs.c.id).where(is_settled_before(before), has_rows)
 
@@ -176,15 +179,15 @@ def rows_of(connection: Connection, name: str) -> int:
 
 
 def filter_of_dialect(connection: Connection) -> Callable[..., bool]:
-    """Return Alembic's filter for the items of the schema that exist on this kind of database.
+    """Return Alembic's filter for the parts of the schema that exist on this kind of database.
 
     For example, only PostgreSQL has the column by which ``scores`` is partitioned. The ``info`` of
     this column names the database as ``only``.
     """
     dialect = connection.dialect.name
 
-    def is_included(item: Any, *_: object) -> bool:  # noqa: ANN401 - any item of a schema
-        info = getattr(item, "info", {})
+    def is_included(schema_item: Any, *_: object) -> bool:  # noqa: ANN401 - any part of a schema
+        info = getattr(schema_item, "info", {})
         return bool(info.get("only", dialect) == dialect)
 
     return is_included
@@ -203,7 +206,8 @@ def utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
 def _create_partition(connection: Connection, day: date) -> None:
     """Create the partition of this day, unless another process has created it."""
     name = f"scores_{day:%Y_%m_%d}"
-    connection.execute(_TAKE_TURNS)
+    # Another process that creates partitions waits until this transaction ends.
+    connection.execute(_LOCK_CREATION)
     if any(partition.name == name for partition in read_partitions(connection)):
         return
     # Creating the table as a partition would lock out all users of ``scores``. Attaching a table

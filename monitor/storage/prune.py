@@ -94,11 +94,12 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
     ensure_partitions(database, next_days)
     scores_before = before[DataKind.SCORES]
     counts: Counter[str] = Counter()
-    obstacles: tuple[str, ...] = ()
+    # The reasons why partitions could not be dropped now. The next pruning tries again.
+    reasons: tuple[str, ...] = ()
     with_scores = settled_runs_with(scores, scores_before)
     if not database.is_sqlite:
         # Whole partitions are dropped. Only the default partition's rows are deleted run by run.
-        counts["scores"], obstacles = drop_past(database, scores_before)
+        counts["scores"], reasons = drop_past(database, scores_before)
         with_scores = settled_runs_with(DEFAULT_PARTITION, scores_before)
     counts += _delete_rows_of_runs(database, with_scores, [delete(scores)])
     for selected_runs, deletions in _deletions_of_runs(before, now):
@@ -114,7 +115,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
         counts += _execute_deletion(connection, old_silences)
         counts += _execute_deletion(connection, old_daily)
     # The plus sign drops zeros.
-    return Pruned(deleted_rows=dict(+counts), put_off=obstacles)
+    return Pruned(deleted_rows=dict(+counts), put_off=reasons)
 
 
 def _deletions_of_runs(
@@ -187,41 +188,42 @@ def _delete_some_transitions(database: Database, before: datetime) -> Counter[st
     prunable = _prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)
     with database.write() as connection:
         ids = list(connection.scalars(prunable))
-        is_of_batch = deliveries.c.transition_id.in_(ids)
-        delivery_ids = select(deliveries.c.id).where(is_of_batch)
-        is_of_delivery = notifications.c.delivery_id.in_(delivery_ids)
+        is_of_transitions = deliveries.c.transition_id.in_(ids)
+        delivery_ids = select(deliveries.c.id).where(is_of_transitions)
+        is_of_deliveries = notifications.c.delivery_id.in_(delivery_ids)
         is_in_ids = transitions.c.id.in_(ids)
-        counts = _execute_deletion(connection, delete(notifications).where(is_of_delivery))
-        counts += _execute_deletion(connection, delete(deliveries).where(is_of_batch))
+        counts = _execute_deletion(connection, delete(notifications).where(is_of_deliveries))
+        counts += _execute_deletion(connection, delete(deliveries).where(is_of_transitions))
         counts += _execute_deletion(connection, delete(transitions).where(is_in_ids))
     return counts
 
 
 def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
-    """Select transitions of earlier slots whose firing has ended.
+    """Select transitions of slots before ``before`` that nothing needs any more.
 
-    A transition is left out if a delivery of any transition of the firing still waits.
+    All transitions of a firing have the same dedup key. A transition is needed in two cases:
+
+    - The alert still fires with this dedup key.
+    - A delivery of the transition, or of another transition with this dedup key, still waits.
     """
-    # ``of_firing`` is the transition, or another transition of the same firing.
-    of_firing = transitions.alias()
-    is_waiting = exists(
+    # Transitions that belong to no firing have no dedup key, so the ids are compared too.
+    other = transitions.alias()
+    is_same_or_of_firing = or_(
+        other.c.id == transitions.c.id, other.c.dedup_key == transitions.c.dedup_key
+    )
+    has_waiting_delivery = exists(
         select(deliveries.c.id)
-        .join(of_firing, of_firing.c.id == deliveries.c.transition_id)
-        .where(
-            or_(
-                of_firing.c.id == transitions.c.id,
-                of_firing.c.dedup_key == transitions.c.dedup_key,
-            ),
-            deliveries.c.status.in_(WAITING_STATUSES),
-        )
+        .join(other, other.c.id == deliveries.c.transition_id)
+        .where(is_same_or_of_firing, deliveries.c.status.in_(WAITING_STATUSES))
         .correlate(transitions)
     )
-    is_firing = exists().where(
+    still_fires = exists().where(
         alert_states.c.state == State.FIRING,
         *(alert_states.c[name] == transitions.c[name] for name in KEY_COLUMNS),
         alert_states.c.dedup_key.is_not_distinct_from(transitions.c.dedup_key),
     )
-    return select(transitions.c.id).where(transitions.c.slot < before, ~or_(is_waiting, is_firing))
+    is_needed = or_(has_waiting_delivery, still_fires)
+    return select(transitions.c.id).where(transitions.c.slot < before, ~is_needed)
 
 
 def _execute_deletion(connection: Connection, statement: Delete) -> Counter[str]:
@@ -266,16 +268,18 @@ def _days_without_sums(connection: Connection, since: datetime, now: datetime) -
 
     Earlier attempts that are kept as ``NAME@ATTEMPT`` are left out.
     """
-    is_past = and_(
+    is_counted = and_(
         runs.c.status == RunStatus.OK,
         runs.c.slot >= since,
         runs.c.slot < midnight(now),
         ~runs.c.comparison.contains(KEPT_MARK),
     )
     day = day_of(connection, runs.c.slot).label("day")
-    days = select(runs.c.comparison, day).where(is_past).distinct().subquery()
+    days = select(runs.c.comparison, day).where(is_counted).distinct().subquery()
     has_sums = exists().where(daily.c.comparison == days.c.comparison, daily.c.day == days.c.day)
-    return select(days).where(days.c.day >= since, ~has_sums).order_by(days.c.day)
+    # The day of ``since`` is left out if a part of the day is earlier than ``since``.
+    is_whole_day = days.c.day >= since
+    return select(days).where(is_whole_day, ~has_sums).order_by(days.c.day)
 
 
 def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict[str, Any]]:
@@ -290,7 +294,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[dict
         runs.c.status == RunStatus.OK,
     )
     ids = connection.scalars(select(runs.c.id).where(is_of_day)).all()
-    users = summaries.c.n
+    users = summaries.c.n  # the number of users
     mean = summaries.c.mean
     error = summaries.c.standard_error
     # If the error of one run is unknown, the error of the day is unknown too.

@@ -26,28 +26,32 @@ IN_LIST = 10_000
 
 
 def to_row(
-    item: DataclassInstance,
+    values: DataclassInstance,
     table: Table,
     *,
     without: frozenset[str] = frozenset(),
     **others: object,
 ) -> dict[str, Any]:
-    """Return a row for the table: the item's fields except ``without``, and the values ``others``.
+    """Return a row for the table: the fields of ``values`` except ``without``, and ``others``.
 
-    ``others`` replace fields of the same name. Raises TypeError if a field has no column.
+    ``values`` is an object of a dataclass. ``others`` replace fields of the same name. Raises
+    TypeError if a field has no column.
     """
-    names = _column_names(type(item), table, without)
-    return {name: getattr(item, name) for name in names} | others
+    names = _column_names(type(values), table, without)
+    return {name: getattr(values, name) for name in names} | others
 
 
 def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
-    """Return an item with the row's values. ``others`` add fields, or replace fields."""
+    """Return an object of the dataclass ``kind`` with the row's values.
+
+    ``others`` add fields, or replace fields.
+    """
     names = _shared_names(kind, row._fields)
     return kind(**{name: getattr(row, name) for name in names} | others)
 
 
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
-    """Return an item for each row of one query, with the row's values."""
+    """Return an object of the dataclass ``kind`` for each row of one query."""
     listed = list(rows)
     if not listed:
         return ()

@@ -61,7 +61,7 @@ _NEWEST_OK = (
     .order_by(runs.c.slot.desc())
 )
 _LAST_OK = _NEWEST_OK.limit(1)
-_FACTS = select(
+_FIGURES_OF_COMPARISON = select(
     _LAST_OK.with_only_columns(runs.c.slot).scalar_subquery().label("last_ok_slot"),
     _LAST_OK.with_only_columns(runs.c.finished_at).scalar_subquery().label("last_ok_at"),
     select(func.min(runs.c.slot)).where(_IS_OF_COMPARISON).scalar_subquery().label("first_slot"),
@@ -84,7 +84,7 @@ _RECENT_MEANS = (
         ),
     )
 )
-_LAST_END = (
+_LAST_END_OF_FIRING = (
     select(transitions)
     .where(
         transitions.c.comparison == bindparam("comparison"),
@@ -118,7 +118,7 @@ class SqlHistory:
                 if row is not None:
                     newest.append(from_row(Run, row))
             ids = [run.id for run in newest]
-            expectations = run_results.items_by_run(connection, Expectation, ids)
+            expectations = run_results.results_by_run(connection, Expectation, ids)
             return tuple(
                 _latest(connection, run, expectations.get(run.id, ()))
                 for run in _with_results(connection, newest)
@@ -133,20 +133,22 @@ class SqlHistory:
     ) -> tuple[frozenset[str], Watermark]:
         """Return the comparisons that have changed since ``seen``, and the new watermark.
 
-        A comparison has changed if there is a newer run, or if an alert has changed. Deletions, and
-        labels of older runs, are not detected.
+        A watermark says what the caller has read: some values of each comparison's newest run, and
+        the id of the newest transition. A comparison has changed if it has other values or a newer
+        transition. Deletions, and labels of older runs, are not detected.
         """
-        later = select(transitions.c.comparison).where(transitions.c.id > seen.transition)
+        is_new = transitions.c.id > seen.transition
+        with_new_transition = select(transitions.c.comparison).where(is_new).distinct()
         with self._database.read() as connection:
-            marks = _marks(connection, comparisons, until)
+            run_values = _newest_run_values(connection, comparisons, until)
             last_id: int = connection.scalar(select(func.max(transitions.c.id))) or 0
-            changed = set(connection.scalars(later.distinct()))
+            changed = set(connection.scalars(with_new_transition))
         # The last id is lower only in another database, such as a restored backup.
         is_other_database = last_id < seen.transition
         for name in comparisons:
-            if is_other_database or marks.get(name) != seen.runs.get(name):
+            if is_other_database or run_values.get(name) != seen.runs.get(name):
                 changed.add(name)
-        watermark = Watermark(runs=marks, transition=last_id)
+        watermark = Watermark(runs=run_values, transition=last_id)
         return frozenset(changed.intersection(comparisons)), watermark
 
     def newest(self, comparison: str) -> Run | None:
@@ -201,7 +203,7 @@ class SqlHistory:
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self._database.read() as connection:
-            return run_results.items_by_run(connection, Evidence, [run_id]).get(run_id, ())
+            return run_results.results_by_run(connection, Evidence, [run_id]).get(run_id, ())
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         return load_lists(self._database, run_id)
@@ -215,8 +217,8 @@ def _with_results(connection: Connection, finished: Sequence[Run]) -> tuple[Fini
     """Return these runs with coverage, summaries, arm scores and explanation, in the same order."""
     ids = [run.id for run in finished]
     coverage_by_run = run_results.coverage_by_run(connection, ids)
-    summaries_by_run = run_results.items_by_run(connection, Summary, ids)
-    arm_scores_by_run = run_results.items_by_run(connection, ArmScore, ids)
+    summaries_by_run = run_results.results_by_run(connection, Summary, ids)
+    arm_scores_by_run = run_results.results_by_run(connection, ArmScore, ids)
     explanations = run_results.explanations_by_run(connection, ids)
     finished_runs = []
     for run in finished:
@@ -232,7 +234,7 @@ def _with_results(connection: Connection, finished: Sequence[Run]) -> tuple[Fini
     return tuple(finished_runs)
 
 
-def _marks(
+def _newest_run_values(
     connection: Connection,
     comparisons: Sequence[str],
     until: datetime,
@@ -251,14 +253,14 @@ def _marks(
         runs.c.slot <= until,
     )
     # The database looks up each name in the index. A grouped query would read all runs.
-    newest = (
+    newest_id = (
         select(runs.c.id).where(is_finished).order_by(runs.c.slot.desc()).limit(1).correlate(wanted)
     )
-    marked = runs.alias()
-    query = select(marked.c.comparison, *(marked.c[name] for name in RUN_MARK)).join_from(
-        wanted, marked, marked.c.id == newest.scalar_subquery()
+    newest_run = runs.alias()
+    query = select(newest_run.c.comparison, *(newest_run.c[name] for name in RUN_MARK)).join_from(
+        wanted, newest_run, newest_run.c.id == newest_id.scalar_subquery()
     )
-    return {name: tuple(mark) for name, *mark in connection.execute(query)}
+    return {name: tuple(run_values) for name, *run_values in connection.execute(query)}
 
 
 def _latest(
@@ -266,29 +268,29 @@ def _latest(
     run: FinishedRun,
     expectations: tuple[Expectation, ...],
 ) -> LatestRun:
-    """Return a comparison's newest run with the alert states, and with figures of earlier runs.
+    """Return a comparison's newest run with the alert states, and with facts about earlier runs.
 
     ``expectations`` are the expectations of ``run``.
     """
-    facts = connection.execute(_FACTS, {"comparison": run.comparison}).one()
+    figures = connection.execute(_FIGURES_OF_COMPARISON, {"comparison": run.comparison}).one()
     return extend(
         LatestRun,
         run,
         states=read_states(connection, run.comparison),
-        last_ok_slot=facts.last_ok_slot,
-        last_ok_at=facts.last_ok_at,
+        last_ok_slot=figures.last_ok_slot,
+        last_ok_at=figures.last_ok_at,
         expectations=expectations,
-        unlabelled=facts.unlabelled,
-        first_slot=facts.first_slot,
+        unlabelled=figures.unlabelled,
+        first_slot=figures.first_slot,
         recent=_recent_means(connection, run),
-        last_end=_last_end(connection, run),
+        last_end=_last_end_of_firing(connection, run),
     )
 
 
-def _last_end(connection: Connection, run: Run) -> Transition | None:
+def _last_end_of_firing(connection: Connection, run: Run) -> Transition | None:
     """Return the last transition that ended a firing in the week before the run, or None."""
     week = {"comparison": run.comparison, "first": run.slot - _WEEK, "last": run.slot}
-    row = connection.execute(_LAST_END, week).first()
+    row = connection.execute(_LAST_END_OF_FIRING, week).first()
     return None if row is None else from_row(Transition, row)
 
 

@@ -17,7 +17,7 @@ from monitor.model.rules import MIN_HEALTHY_RUNS, RuleKind
 from monitor.model.runs import KeptLists, Run, RunStatus, Summary
 from monitor.model.unpaired import UnpairedResults
 from monitor.storage import run_results
-from monitor.storage.alert_states import read_accepted, read_states
+from monitor.storage.alert_states import read_accepted_levels, read_states
 from monitor.storage.list_pieces import (
     RunWithLists,
     last_run_with_lists,
@@ -54,7 +54,7 @@ _DRIFT_CHANGES = (
     )
     .order_by(transitions.c.slot, transitions.c.id)
 )
-_MODELS = select(runs.c.id, runs.c.models, runs.c.standstills).where(_IS_IN_IDS)
+_MODELS_AND_STANDSTILLS = select(runs.c.id, runs.c.models, runs.c.standstills).where(_IS_IN_IDS)
 _SPLITS = select(runs.c.id, runs.c.split).where(_IS_IN_IDS)
 _FLOOR_OVERLAPS = select(summaries.c.mean).where(
     summaries.c.run_id.in_(bindparam("ids", expanding=True)),
@@ -62,7 +62,7 @@ _FLOOR_OVERLAPS = select(summaries.c.mean).where(
     summaries.c.metric == "floor(overlap)",
     summaries.c.n > 0,
 )
-_TREND_EVIDENCE = select(
+_TREND_STATISTICS = select(
     expectations.c.run_id, expectations.c.evidence, expectations.c.evidence_limit
 ).where(
     expectations.c.run_id.in_(bindparam("ids", expanding=True)),
@@ -73,19 +73,20 @@ _TREND_EVIDENCE = select(
     expectations.c.evidence_limit.is_not(None),
 )
 
-_EXPLAINED = 7
-"""How many of the newest runs are searched for the cause of an alert."""
-_SEARCHED = 64
+_RUNS_SEARCHED_FOR_CAUSE = 7
+"""How many of the newest ok runs are searched for the cause of an alert."""
+_RUNS_SEARCHED_FOR_HEALTHY = 64
 """How many of the newest runs with status ok are searched for healthy runs."""
-_SEARCHED_AFTER_LONG_ALERTS = 2000
-"""How many runs are searched if too few of the `_SEARCHED` runs are healthy."""
+_RUNS_SEARCHED_AFTER_LONG_ALERTS = 2000
+"""How many runs are searched if too few of the `_RUNS_SEARCHED_FOR_HEALTHY` are healthy."""
 
 
 def read_memory(database: Database, request: MemoryRequest) -> Memory:
     """Return what a run needs from earlier runs.
 
-    Lists are read only if the request wants them: those of the last run, and the former lists from
-    before the current alerts. If lists are damaged, ``unreadable`` has a sentence instead.
+    Lists are read only if the request wants them. ``last_lists`` are those of the newest ok run
+    with lists. ``former_lists`` are those of the newest such run from before the current alerts. If
+    lists are damaged, ``unreadable`` has a sentence instead.
     """
     comparison = request.comparison
     with database.read() as connection:
@@ -95,7 +96,7 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
         memory = Memory(
             states=read_states(connection, comparison),
             past=past,
-            accepted=read_accepted(connection, comparison),
+            accepted=read_accepted_levels(connection, comparison),
             learning_since=_learning_since(connection, request, past),
             last_ok=None if last_ok is None else from_row(Run, last_ok),
         )
@@ -108,7 +109,9 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
                 memory,
                 floor_overlaps=_floor_overlaps(connection, _last(last_ok_runs, request.splits)),
                 splits=_healthy_splits(connection, request, last_ok_runs),
-                earlier_explanations=_last_explained(connection, _last(last_ok_runs, _EXPLAINED)),
+                earlier_explanations=_last_explained(
+                    connection, _last(last_ok_runs, _RUNS_SEARCHED_FOR_CAUSE)
+                ),
             )
         if not request.wants_last_lists:
             return memory
@@ -169,32 +172,34 @@ def _past_runs(
 ) -> tuple[PastRun, ...]:
     """Return what the judgement of a later run needs from these runs, in the same order.
 
-    Summaries are included if they are requested, or if the run's lessons lack a requested series.
+    The lessons of a run are numbers that its rules stored. Summaries are included if they are
+    requested, or if the run has no lesson about a requested series.
     """
     ids = [run.id for run in last_ok_runs]
-    rows = {row.id: row for row in connection.execute(_MODELS, {"ids": ids})}
+    rows = {row.id: row for row in connection.execute(_MODELS_AND_STANDSTILLS, {"ids": ids})}
     lessons = run_results.lessons_by_run(connection, ids)
     past_runs = {}
     ids_with_summaries = []
     topics: tuple[LessonTopic, ...] | None = None
-    has_lessons = False
+    has_all_lessons = False
     for run in last_ok_runs:
         past_run = PastRun(
             slot=run.slot,
             states=run.states,
             lessons=lessons.get(run.id),
-            standstills={item.alert: item for item in rows[run.id].standstills},
+            standstills={each.alert: each for each in rows[run.id].standstills},
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run
-        # Nearly all runs have the same topics, so they are compared only if they differ.
+        # `run_results` returns the same tuple of topics for nearly all runs. The comparison is
+        # slow, so it is repeated only for another tuple.
         if past_run.topics is not topics:
             topics = past_run.topics
-            series = {topic.alert: topic.series for topic in topics}
-            has_lessons = request.series.items() <= series.items()
-        if request.wants_summaries or not has_lessons:
+            series_by_alert = {topic.alert: topic.series for topic in topics}
+            has_all_lessons = request.series.items() <= series_by_alert.items()
+        if request.wants_summaries or not has_all_lessons:
             ids_with_summaries.append(run.id)
-    summaries_by_run = run_results.items_by_run(connection, Summary, ids_with_summaries)
+    summaries_by_run = run_results.results_by_run(connection, Summary, ids_with_summaries)
     for run_id, run_summaries in summaries_by_run.items():
         past_runs[run_id] = replace(past_runs[run_id], summaries=run_summaries)
     return tuple(past_runs.values())
@@ -205,9 +210,10 @@ def _learning_since(
     request: MemoryRequest,
     past: Sequence[PastRun],
 ) -> datetime | None:
-    """Return the slot from which rules learn again after a change of the configuration.
+    """Return the first slot with this configuration, from which the rules have to learn again.
 
-    Returns None if there are enough runs, or if the configuration never changed.
+    Returns None if the configuration never changed, or if there are enough ``past`` runs with this
+    configuration.
     """
     if not request.runs or len(past) >= MIN_HEALTHY_RUNS:
         return None
@@ -224,9 +230,10 @@ def _learning_since(
 
 
 def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> float | None:
-    """Return the baseline's planned share of users in the last unpaired run of the configuration.
+    """Return the share of users that the last unpaired run planned for the baseline.
 
-    The status of the run does not matter. Returns None if there is no such run.
+    In an unpaired run, the arms serve different users, as in an A/B test. Only runs of the same
+    configuration are searched, with any status. Returns None if there is no such run.
     """
     query = (
         select(runs.c.unpaired)
@@ -253,22 +260,27 @@ def _healthy_splits(
 ) -> tuple[Split, ...]:
     """Return the splits of the newest healthy ok runs, oldest first.
 
-    A split divides a run's mean distance into parts. A run is healthy if all drift alerts were
-    quiet after it, and if it was not suspicious: halfway to an alert on a trend. The newest
-    ``request.splits`` runs with quiet alerts are searched. Runs without a split are left out.
+    A split divides a run's mean distance into parts. A run is healthy if both conditions are met:
+
+    - All drift alerts were quiet after the run.
+    - No rule on a trend was halfway to an alert.
+
+    The newest ``request.splits`` runs with quiet alerts are searched. Runs without a split are left
+    out.
     """
     quiet = [run.id for run in last_ok_runs if not run.states]
-    if len(quiet) < request.splits and len(last_ok_runs) >= _SEARCHED:
+    if len(quiet) < request.splits and len(last_ok_runs) >= _RUNS_SEARCHED_FOR_HEALTHY:
         # Alerts have lasted for many runs, so runs from before the alerts are searched too.
-        further = _last_ok_runs(connection, request, _SEARCHED_AFTER_LONG_ALERTS)
+        further = _last_ok_runs(connection, request, _RUNS_SEARCHED_AFTER_LONG_ALERTS)
         quiet = [run.id for run in further if not run.states]
     chosen = quiet[-request.splits :]
     if not chosen:
         return ()
     ids = {"ids": chosen}
     suspicious = set()
-    for run_id, evidence, limit in connection.execute(_TREND_EVIDENCE, ids):
-        if is_halfway(evidence, limit):
+    # A rule on a trend alerts when its statistic reaches the limit.
+    for run_id, statistic, limit in connection.execute(_TREND_STATISTICS, ids):
+        if is_halfway(statistic, limit):
             suspicious.add(run_id)
     splits = {row.id: row.split for row in connection.execute(_SPLITS, ids)}
     healthy = []
@@ -276,6 +288,7 @@ def _healthy_splits(
         split = splits[run_id]
         if split is None or run_id in suspicious:
             continue
+        # Without users, the means are undefined.
         if split.means.n:
             healthy.append(split)
     return tuple(healthy)
@@ -284,21 +297,25 @@ def _healthy_splits(
 def _last_explained(
     connection: Connection, last_ok_runs: Sequence[_OkRun]
 ) -> tuple[tuple[datetime, Explanation], ...]:
-    """Return slot and explanation of the runs since the last time all alerts ended, newest first.
+    """Return slot and explanation of the runs that may have the current fault, newest first.
 
-    Earlier runs had another fault. Runs from before the current alerts are included, because a
-    fault may begin before its alerts. Runs whose explanation has no finding are left out.
+    These are the runs since the last run in which all alerts ended. Some of them may have no alert,
+    because a fault may begin before its alerts. Runs without a finding are left out.
     """
-    of_fault: list[_OkRun] = []
+    with_fault: list[_OkRun] = []
+    had_alerts = False
     for run in last_ok_runs:
         # ``states`` contains the alerts that were not quiet after the run.
-        all_alerts_ended = of_fault and of_fault[-1].states and not run.states
-        if all_alerts_ended:
-            of_fault.clear()
-        of_fault.append(run)
-    explanations = run_results.faults_by_run(connection, [run.id for run in of_fault])
+        has_alerts = bool(run.states)
+        if had_alerts and not has_alerts:
+            # All alerts ended, so the runs before this run had another fault.
+            with_fault.clear()
+        with_fault.append(run)
+        had_alerts = has_alerts
+    ids = [run.id for run in with_fault]
+    explanations = run_results.explanations_with_finding(connection, ids)
     explained = []
-    for run in reversed(of_fault):
+    for run in reversed(with_fault):
         if run.id in explanations:
             explained.append((run.slot, explanations[run.id]))
     return tuple(explained)
@@ -334,12 +351,12 @@ def _last_ok_runs(
 ) -> list[_OkRun]:
     """Return the newest earlier runs of the configuration with status ok, oldest first.
 
-    If ``limit`` is None, as many runs as the request needs are returned.
+    If ``limit`` is None, enough runs for all uses are returned.
     """
     if not request.runs and not request.splits:
         return []
     parameters = _parameters(request)
-    max_runs = limit or max(request.runs, _SEARCHED, _EXPLAINED)
+    max_runs = limit or max(request.runs, _RUNS_SEARCHED_FOR_HEALTHY, _RUNS_SEARCHED_FOR_CAUSE)
     newest = connection.execute(_LAST_OK_OF_CONFIG, {**parameters, "limit": max_runs}).all()
     changes = deque(connection.execute(_DRIFT_CHANGES, parameters))
     states = {}

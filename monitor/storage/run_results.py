@@ -66,7 +66,7 @@ RUN_TABLES: tuple[Table, ...] = tuple(
 )
 """Tables whose rows belong to a run, in an order in which foreign keys allow their deletion."""
 
-_TABLES_OF_ROWS: Mapping[type, tuple[Table, Sequence[Any]]] = {
+_TABLES_AND_ORDERS: Mapping[type, tuple[Table, Sequence[Any]]] = {
     CoverageRow: (coverage, (coverage.c.position,)),
     Summary: (summaries, (summaries.c.position,)),
     ArmScore: (arm_scores, (arm_scores.c.position,)),
@@ -74,7 +74,7 @@ _TABLES_OF_ROWS: Mapping[type, tuple[Table, Sequence[Any]]] = {
     # Worst users come before representative ones.
     Evidence: (evidence, (evidence.c.kind.desc(), evidence.c.position)),
 }
-"""The table of each kind of result, and the columns by which its rows are ordered."""
+"""The table of each dataclass of results, and the columns by which its rows are ordered."""
 
 _NOT_STORED: Mapping[type, frozenset[str]] = {
     Expectation: frozenset(
@@ -88,7 +88,7 @@ _LESSONS = select(lessons).where(lessons.c.run_id.in_(bindparam("ids", expanding
 _EXPLANATIONS = select(explanations.c.run_id, explanations.c.details).where(
     explanations.c.run_id.in_(bindparam("ids", expanding=True))
 )
-_FAULTS = _EXPLANATIONS.where(
+_EXPLANATIONS_WITH_FINDING = _EXPLANATIONS.where(
     # An explanation is large, so the database selects those with a finding.
     type_coerce(explanations.c.details, JSON)["finding"].as_string().is_not(None)
 )
@@ -103,15 +103,16 @@ def delete_results(connection: Connection, run_id: int) -> None:
 def store_results(connection: Connection, result: RunResult) -> None:
     """Store the results of a run that has no stored results.
 
-    The results include lessons, the numbers that later runs learn from. The caller stores lists.
+    The caller stores lists. The expectations are stored twice: as rows for people, and packed as
+    lessons, the numbers that later runs learn from.
     """
     run_id = result.claim.run_id
     if result.coverage is not None:
-        put_items(connection, run_id, CoverageRow, result.coverage.rows)
-    put_items(connection, run_id, Summary, result.summaries)
-    put_items(connection, run_id, ArmScore, result.arm_scores)
-    put_items(connection, run_id, Expectation, result.expectations)
-    put_items(connection, run_id, Evidence, result.evidence)
+        insert_results(connection, run_id, CoverageRow, result.coverage.rows)
+    insert_results(connection, run_id, Summary, result.summaries)
+    insert_results(connection, run_id, ArmScore, result.arm_scores)
+    insert_results(connection, run_id, Expectation, result.expectations)
+    insert_results(connection, run_id, Evidence, result.evidence)
     explanation = result.explanation
     if explanation is not None:
         row = {"run_id": run_id, "sentence": explanation.sentence, "details": explanation}
@@ -123,53 +124,59 @@ def store_results(connection: Connection, result: RunResult) -> None:
         store_scores(connection, run_id, result.claim.slot, result.scores)
 
 
-def put_items(
+def insert_results(
     connection: Connection,
     run_id: int,
     kind: type[_T],
-    items: Iterable[_T],
+    results: Iterable[_T],
     *,
     first_position: int = 0,
 ) -> None:
-    """Insert a row for each item of the run. Positions are numbered from ``first_position``."""
-    table, _ = _TABLES_OF_ROWS[kind]
+    """Insert a row for each of the run's results, which are objects of the dataclass ``kind``.
+
+    Positions are numbered from ``first_position``.
+    """
+    table, _ = _TABLES_AND_ORDERS[kind]
     not_stored = _NOT_STORED.get(kind, frozenset())
     rows = []
-    for position, item in enumerate(items, start=first_position):
-        row = to_row(item, table, without=not_stored, run_id=run_id)
+    for position, result in enumerate(results, start=first_position):
+        row = to_row(result, table, without=not_stored, run_id=run_id)
         if "position" in table.c:
-            # Evidence has a field ``position``, which stays.
+            # `Evidence` has a field ``position``. Its value stays.
             row.setdefault("position", position)
         rows.append(row)
     if rows:
         connection.execute(table.insert(), rows)
 
 
-def items_by_run(
+def results_by_run(
     connection: Connection,
     kind: type[_T],
     run_ids: Sequence[int],
     *,
     segment: str | None = None,
 ) -> dict[int, tuple[_T, ...]]:
-    """Return the items of each run, by the run's id. ``segment`` None selects all segments."""
+    """Return the results of each run that are objects of the dataclass ``kind``, by the run's id.
+
+    ``segment`` None selects all segments.
+    """
     if not run_ids:
         return {}
-    query = _select_items(kind)
+    query = _select_results(kind)
     if segment is not None:
-        table, _ = _TABLES_OF_ROWS[kind]
+        table, _ = _TABLES_AND_ORDERS[kind]
         query = query.where(table.c.segment == segment)
     rows = connection.execute(query, {"ids": run_ids}).all()
     by_run: dict[int, list[_T]] = defaultdict(list)
-    for row, item in zip(rows, from_rows(kind, rows), strict=True):
-        by_run[row.run_id].append(item)
-    return {run_id: tuple(items) for run_id, items in by_run.items()}
+    for row, result in zip(rows, from_rows(kind, rows), strict=True):
+        by_run[row.run_id].append(result)
+    return {run_id: tuple(results) for run_id, results in by_run.items()}
 
 
 @cache
-def _select_items(kind: type[_T]) -> Select[Any]:
-    """Select the items of the runs with the ids in the parameter ``ids``."""
-    table, order = _TABLES_OF_ROWS[kind]
+def _select_results(kind: type[_T]) -> Select[Any]:
+    """Select the rows of the dataclass ``kind`` of the runs with ids in the parameter ``ids``."""
+    table, order = _TABLES_AND_ORDERS[kind]
     # A column's key is the name of the field. The database may have another name for the column.
     columns = [column.label(key) for key, column in table.c.items()]
     is_of_runs = table.c.run_id.in_(bindparam("ids", expanding=True))
@@ -201,7 +208,7 @@ def coverage_by_run(
     segment: str | None = None,
 ) -> dict[int, Coverage]:
     """Return the coverage of each run that has one. ``segment`` None selects all segments."""
-    by_run = items_by_run(connection, CoverageRow, run_ids, segment=segment)
+    by_run = results_by_run(connection, CoverageRow, run_ids, segment=segment)
     return {run_id: Coverage(rows=rows) for run_id, rows in by_run.items()}
 
 
@@ -210,9 +217,11 @@ def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[
     return _explanations_in(connection, _EXPLANATIONS, run_ids)
 
 
-def faults_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return the explanation of each run for which the explanation names a fault."""
-    return _explanations_in(connection, _FAULTS, run_ids)
+def explanations_with_finding(
+    connection: Connection, run_ids: Sequence[int]
+) -> dict[int, Explanation]:
+    """Return the explanation of each run whose explanation has a finding."""
+    return _explanations_in(connection, _EXPLANATIONS_WITH_FINDING, run_ids)
 
 
 def _explanations_in(
@@ -225,14 +234,15 @@ def _explanations_in(
 def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
     """Return the lessons of one run as values of the columns ``about`` and ``numbers``.
 
-    Returns no values if no expectation has a series.
+    An expectation without a series is left out, because later runs could not match it with a rule.
+    Returns no values if there are no other expectations.
     """
-    packed = to_lessons(each for each in expectations if each.series is not None)
-    if packed is None:
+    run_lessons = to_lessons(each for each in expectations if each.series is not None)
+    if run_lessons is None:
         return {}
     return {
-        "about": json.dumps(packed.topics),
-        "numbers": packed.numbers.astype(_DOUBLES).tobytes(),
+        "about": json.dumps(run_lessons.topics),
+        "numbers": run_lessons.numbers.astype(_DOUBLES).tobytes(),
     }
 
 
@@ -251,7 +261,8 @@ def lessons_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, 
 def _unpack_lessons(topics: tuple[LessonTopic, ...], numbers: bytes) -> Lessons | None:
     """Return the lessons that `_pack_lessons` wrote as ``numbers``.
 
-    Returns None if the number of bytes does not fit the topics.
+    There are `LESSON_NUMBERS` numbers for each segment of each topic. Returns None if the number of
+    bytes does not fit.
     """
     columns = sum(len(topic.segments) for topic in topics)
     if len(numbers) != LESSON_NUMBERS * columns * _DOUBLE_BYTES:
@@ -264,12 +275,16 @@ def _unpack_lessons(topics: tuple[LessonTopic, ...], numbers: bytes) -> Lessons 
 
 @lru_cache(maxsize=64)
 def _parse_topics(about: str) -> tuple[LessonTopic, ...]:
-    """Parse the column ``about``. The cache helps because most runs have the same text."""
+    """Parse the column ``about``: the alert, series and measured segments of each lesson.
+
+    The cache helps because most runs have the same text.
+    """
     topics = []
-    for alert, judged, segments in json.loads(about):
-        metric, statistic, judged_segments, min_users = judged
-        if not isinstance(judged_segments, str):
-            judged_segments = tuple(judged_segments)
-        series = JudgedSeries(metric, statistic, judged_segments, min_users)
-        topics.append(LessonTopic(alert, series, tuple(segments)))
+    for alert, series, measured_segments in json.loads(about):
+        metric, statistic, segments_of_rule, min_users = series
+        # A rule judges the segments that it names, or those that a word such as ``each`` selects.
+        if not isinstance(segments_of_rule, str):
+            segments_of_rule = tuple(segments_of_rule)
+        judged_series = JudgedSeries(metric, statistic, segments_of_rule, min_users)
+        topics.append(LessonTopic(alert, judged_series, tuple(measured_segments)))
     return tuple(topics)

@@ -37,7 +37,7 @@ from monitor.storage.alert_states import store_alerts
 from monitor.storage.partitions import day_of_slot, ensure_partitions
 from monitor.storage.rows import from_row, from_rows, insert_in, lock_names, midnight, to_row
 from monitor.storage.run_history import WAITS_FOR_RELEVANCE
-from monitor.storage.run_results import RUN_ROWS, delete_results, put_items, store_results
+from monitor.storage.run_results import RUN_ROWS, delete_results, insert_results, store_results
 from monitor.storage.tables.run_tables import daily, runs, summaries
 from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
@@ -138,8 +138,8 @@ class SqlRunStore:
         """
         is_first_attempt = and_(runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         delete_first_attempt = delete(runs).where(_IS_HELD, is_first_attempt)
-        abandoned = as_abandoned(_RELEASED, claim.started_at)
-        give_up = update(runs).where(_IS_HELD).values(claimed_until=None, **abandoned)
+        abandoned_if_running = abandoned_unless_finished(_RELEASED, claim.started_at)
+        give_up = update(runs).where(_IS_HELD).values(claimed_until=None, **abandoned_if_running)
         with self._database.write() as connection:
             connection.execute(delete_first_attempt, _held_by(claim))
             # If the row was deleted, this finds no row.
@@ -184,12 +184,12 @@ class SqlRunStore:
         end_claims = (
             update(runs)
             .where(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))
-            .values(claimed_until=None, **as_abandoned(_EXPIRED, now))
+            .values(claimed_until=None, **abandoned_unless_finished(_EXPIRED, now))
             .returning(runs.c.status)
         )
         with self._database.write() as connection:
             statuses = connection.scalars(end_claims).all()
-        # A slot that was run again keeps the status of the earlier result.
+        # A finished slot that was run again has kept the status of its earlier result.
         return statuses.count(RunStatus.ABANDONED)
 
     def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
@@ -266,11 +266,11 @@ def _new_values_unless(
     return values
 
 
-def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
-    """Return the new values of a run whose claim ends before the run has finished.
+def abandoned_unless_finished(reason: str, at: datetime) -> dict[str, Case[Any]]:
+    """Return SQL for the new values of a run whose claim ends before the run has finished.
 
-    A running run becomes abandoned. If a finished slot was run again, the run keeps the values of
-    the earlier result.
+    A run with the status ``running`` becomes abandoned. If a finished slot was run again, the run
+    has another status, and keeps the values of the earlier result.
     """
     abandoned = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
     return _new_values_unless(runs.c.status != RunStatus.RUNNING, abandoned)
@@ -278,13 +278,13 @@ def as_abandoned(reason: str, at: datetime) -> dict[str, Case[Any]]:
 
 def _to_claim(row: Row[Any], **others: object) -> Claim:
     """Return the claim in a row of ``runs``. ``others`` replace values of the row."""
-    # During a rerun, the status is that of the earlier result.
+    # If a finished slot is run again, the row still has the status of the earlier attempt.
     return from_row(
         Claim,
         row,
         run_id=row.id,
         until=row.claimed_until,
-        has_ok=row.status == RunStatus.OK,
+        has_ok_run=row.status == RunStatus.OK,
         **others,
     )
 
@@ -354,4 +354,4 @@ def _replace_summaries(connection: Connection, run_id: int, measured: Sequence[S
     connection.execute(delete(summaries).where(is_of_run, summaries.c.metric.in_(metrics)))
     last_position = connection.scalar(select(func.max(summaries.c.position)).where(is_of_run))
     first_position = 0 if last_position is None else last_position + 1
-    put_items(connection, run_id, Summary, measured, first_position=first_position)
+    insert_results(connection, run_id, Summary, measured, first_position=first_position)

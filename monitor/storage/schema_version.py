@@ -1,4 +1,4 @@
-"""Reads, checks and migrates the schema's version, and finds out who uses the database."""
+"""Reads, checks and migrates the schema's version, and finds processes that use the database."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 # Alembic is imported only to change or compare the schema. Its import takes as long as all the
 # other imports of a command that only reads.
 
-_LOCK = 0x72616E6B  # the key of the advisory lock that upgrades take: "rank" in ASCII
+_MIGRATION_LOCK = 0x72616E6B  # the key of the advisory lock that upgrades take: "rank" in ASCII
 _OLDEST_POSTGRES = (14,)
-_NEWER = "install the newer version of rankwatch that wrote it"
+_INSTALL_NEWER = "install the newer version of rankwatch that wrote it"
 
 
 def migrations() -> Path:
@@ -167,7 +167,7 @@ def _run_script(database: Database, script: Path) -> None:
     as long as the script.
     """
     database.use_write_ahead_log()
-    with database.write(is_fenced=False) as connection:
+    with database.write(needs_lease=False) as connection:
         # Another process may have created the tables meanwhile.
         if version_of(connection) is not None:
             return
@@ -223,7 +223,7 @@ def require_newest(connection: Connection, location: str) -> None:
     """
     if not is_sqlite(connection):
         _require_postgres(connection, location)
-    version = _supported_version(connection, location)
+    version = _require_known_version(connection, location)
     if version is None:
         raise SchemaError(
             f"{location} has no tables of rankwatch yet: {UPGRADE}, or run `rankwatch run-once`"
@@ -240,7 +240,7 @@ def advise_on_version(version: str | None) -> str:
     """Return what to do about a database that does not have the newest version."""
     if version is None or version in _versions():
         return UPGRADE
-    return _NEWER
+    return _INSTALL_NEWER
 
 
 def _opened(url: SecretStr | str) -> closing[Database]:
@@ -262,12 +262,12 @@ def _migrating(database: Database) -> Iterator[Config]:
     from alembic.util import CommandError
 
     location = describe_url(database.url)
-    with database.write(is_fenced=False) as connection:
+    with database.write(needs_lease=False) as connection:
         if not database.is_sqlite:
             _require_postgres(connection, location)
             # Only one process migrates at a time.
-            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        _supported_version(connection, location)
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})"))
+        _require_known_version(connection, location)
         try:
             yield _config(connection)
         except CommandError as error:
@@ -288,15 +288,16 @@ def _require_postgres(connection: Connection, location: str) -> None:
         raise DatabaseError(msg)
 
 
-def _supported_version(connection: Connection, location: str) -> str | None:
-    """Return the schema's version like `version_of`.
+def _require_known_version(connection: Connection, location: str) -> str | None:
+    """Raise SchemaError if this program does not know the schema's version.
 
-    Raises SchemaError if this program does not know the version.
+    Otherwise the version is returned. It is None if there are no tables of rankwatch.
     """
     version = version_of(connection)
     if version is not None and version not in _versions():
         raise SchemaError(
-            f"{location} has schema version {version}, which this program does not know: {_NEWER}"
+            f"{location} has schema version {version}, which this program does not know: "
+            f"{_INSTALL_NEWER}"
         )
     return version
 
@@ -320,7 +321,7 @@ def _versions() -> list[str]:
     return sorted((file.name.partition("_")[0] for file in files), reverse=True)
 
 
-def user_of(url: SecretStr | str) -> str | None:
+def process_using(url: SecretStr | str) -> str | None:
     """Describe the process that uses the database. Return None if no process uses it.
 
     On SQLite, this is the process that has locked the file. On PostgreSQL, this is the leader, or

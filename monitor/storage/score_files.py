@@ -64,7 +64,11 @@ class ScoreFiles:
         metrics: Sequence[str],
         about: Mapping[str, str],
     ) -> Iterator[Callable[[Scores], object]]:
-        """See the port. ``about`` becomes the file's metadata."""
+        """Yield a function that appends scores to a new Parquet file for the slot.
+
+        ``about`` becomes the file's metadata. The file appears when the ``with`` block ends without
+        an error.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -80,7 +84,7 @@ class ScoreFiles:
             ):
                 yield partial(_write, writer)
         except (OSError, ValueError, pa.ArrowException) as error:
-            # Names or a path with unpaired surrogates or NUL raise ValueError.
+            # A name or a path that UTF-8 cannot encode, or that contains NUL, raises ValueError.
             cause = getattr(error, "strerror", None) or file_cause(error)
             raise OutputError(f"scores_to: {path} was not written: {cause}") from None
 

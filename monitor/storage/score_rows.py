@@ -1,4 +1,8 @@
-"""Writes rows of ``scores`` fast: with COPY, or with many rows in one statement."""
+"""Writes rows of ``scores`` fast: with COPY, or with many rows in one statement.
+
+A row has the scores of one user for one part of the run's metrics, see
+`monitor.storage.user_scores`.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,9 @@ MetricsByPart = Sequence[Sequence[str]]
 _USERS_A_STATEMENT = 100
 """One statement for a hundred users takes less than half the time of a hundred statements."""
 _EPOCH_OF_POSTGRES = date(2000, 1, 1)
-_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
-_TRAILER = b"\xff\xff"
+# Binary rows for COPY begin with the signature, and end with the trailer.
+_COPY_SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_COPY_TRAILER = b"\xff\xff"
 
 
 def insert_rows(
@@ -33,9 +38,9 @@ def insert_rows(
     parts: MetricsByPart,
     blocks: Iterable[Scores],
 ) -> None:
-    """Insert one row for each user and part into SQLite.
+    """Insert one row for each user and each part of the metrics into SQLite.
 
-    Parts are numbered from ``first_part``.
+    ``parts`` are the metrics of each part. Parts are numbered from ``first_part``.
     """
     for chunk in _chunks(parts, blocks):
         # SQLite stores NaN as NULL.
@@ -43,8 +48,8 @@ def insert_rows(
         # The values of the first row come first, then the values of the second row, and so on.
         row_size = len(columns)
         all_values: list[object] = [None] * (row_size * len(chunk.users))
-        for place, column in enumerate(columns):
-            all_values[place::row_size] = column
+        for position, column in enumerate(columns):
+            all_values[position::row_size] = column
         max_parameters = row_size * _USERS_A_STATEMENT
         for start in range(0, len(all_values), max_parameters):
             parameters = all_values[start : start + max_parameters]
@@ -61,20 +66,20 @@ def copy_rows(
     parts: MetricsByPart,
     blocks: Iterable[Scores],
 ) -> None:
-    """Copy one row for each user and part to PostgreSQL.
+    """Copy one row for each user and each part of the metrics to PostgreSQL.
 
-    Parts are numbered from ``first_part``.
+    ``parts`` are the metrics of each part. Parts are numbered from ``first_part``.
     """
     with driver.cursor() as cursor:
         for chunk in _chunks(parts, blocks):
-            columns = ", ".join(f"v{place}" for place in range(1, len(chunk.scores) + 1))
+            columns = ", ".join(f"v{number}" for number in range(1, len(chunk.scores) + 1))
             fields = f"run_id, day, part, {columns}, user_id"
             part = first_part + chunk.part
             rows = _binary_rows(run_id, day, part, chunk.scores, chunk.users)
             with cursor.copy(f"COPY scores ({fields}) FROM STDIN (FORMAT BINARY)") as copy:
-                copy.write(_SIGNATURE)
+                copy.write(_COPY_SIGNATURE)
                 copy.write(rows)
-                copy.write(_TRAILER)
+                copy.write(_COPY_TRAILER)
 
 
 def _binary_rows(
@@ -90,8 +95,8 @@ def _binary_rows(
     numbers are big-endian. ``values`` contains one array of float64 for each metric, with one value
     for each user.
 
-    Only the user has a varying length, and is the last field. The part of a row before the user is
-    called its start. numpy makes the starts of all rows, and Arrow appends the users.
+    Only the user has a varying length, and is the last field. All bytes of a row before the user
+    are called its head. numpy makes the heads of all rows, and Arrow appends the users.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -102,23 +107,24 @@ def _binary_rows(
         ("run", ">i8", run_id),
         ("day", ">i4", (day - _EPOCH_OF_POSTGRES).days),
         ("part", ">i2", part),
-        *((f"v{place}", ">f8", column) for place, column in enumerate(values)),
+        *((f"v{number}", ">f8", column) for number, column in enumerate(values)),
     ]
     layout = [("field_count", ">i2")]
     for name, kind, _ in fields:
         layout += [(f"{name}_length", ">i4"), (name, kind)]
     layout.append(("user_length", ">i4"))
-    starts = np.zeros(len(users), layout)
-    starts["field_count"] = len(fields) + 1
-    # The buffers of an Arrow array are the offsets at which values begin, and the bytes of values.
+    heads = np.zeros(len(users), layout)
+    heads["field_count"] = len(fields) + 1
+    # The last two buffers of an Arrow array are the offsets at which values begin, and their bytes.
     _, user_offsets, _ = user_bytes.buffers()
-    starts["user_length"] = np.diff(np.frombuffer(user_offsets, np.int32)[: len(users) + 1])
+    heads["user_length"] = np.diff(np.frombuffer(user_offsets, np.int32)[: len(users) + 1])
     for name, _, content in fields:
-        starts[f"{name}_length"] = starts.dtype[name].itemsize
-        starts[name] = content
-    buffers = [None, pa.py_buffer(starts)]
-    arrow_starts = pa.Array.from_buffers(pa.binary(starts.dtype.itemsize), len(starts), buffers)
-    rows = pc.binary_join_element_wise(arrow_starts.cast(pa.binary()), user_bytes, b"")
+        heads[f"{name}_length"] = heads.dtype[name].itemsize
+        heads[name] = content
+    # Arrow uses the memory of ``heads``. A head becomes a value of fixed length.
+    head_buffers = [None, pa.py_buffer(heads)]
+    arrow_heads = pa.Array.from_buffers(pa.binary(heads.dtype.itemsize), len(heads), head_buffers)
+    rows = pc.binary_join_element_wise(arrow_heads.cast(pa.binary()), user_bytes, b"")
     _, row_offsets, row_bytes = rows.buffers()
     offsets = np.frombuffer(row_offsets, np.int32)
     return memoryview(row_bytes)[offsets[0] : offsets[len(users)]]
@@ -146,7 +152,7 @@ def _chunks(parts: MetricsByPart, blocks: Iterable[Scores]) -> Iterator[_Chunk]:
 @lru_cache(maxsize=16)
 def _insert_statement(run_id: int, part: int, row_size: int, row_count: int) -> str:
     """Return an INSERT of ``row_count`` rows with ``row_size`` parameters, the user and scores."""
-    columns = ", ".join(f"v{place}" for place in range(1, row_size))
+    columns = ", ".join(f"v{number}" for number in range(1, row_size))
     row = f"({run_id:d}, {part:d}{', ?' * row_size})"
     rows = ", ".join([row] * row_count)
     return f"INSERT INTO scores (run_id, part, user_id, {columns}) VALUES {rows}"  # noqa: S608

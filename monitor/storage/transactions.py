@@ -58,13 +58,13 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 
 
 @immutable
-class LeaseFence:
+class LeaseCheck:
     """Lets a daemon write only while it has the lease. Each new lease has a higher epoch."""
 
     lease: Lease | None = None
     patience: timedelta = timedelta(0)  # the server ends transactions that are idle for longer
 
-    def enter(self, connection: Connection) -> None:
+    def check_at_begin(self, connection: Connection) -> None:
         """Check the lease when a transaction begins.
 
         Raises LeaseLostError if another daemon has the lease.
@@ -75,12 +75,12 @@ class LeaseFence:
             )
         query: Select[Any] = select(exists().where(is_current(self.lease)))
         if not is_sqlite(connection):
-            # The same statement also limits how long the transaction may be idle.
+            # The same statement also limits the time for which the transaction may be idle.
             query = query.add_columns(_limit_idle_time(self.patience))
         if not connection.execute(query).scalar_one():
             raise _lease_lost(connection, self.lease)
 
-    def leave(self, connection: Connection) -> None:
+    def check_before_commit(self, connection: Connection) -> None:
         """Check the lease right before the commit.
 
         The lease's row is locked until the commit, so no other daemon takes the lease meanwhile.
@@ -88,7 +88,8 @@ class LeaseFence:
         """
         if is_sqlite(connection) or self.lease is None:
             return
-        # Another daemon that takes the lease waits for this lock, so the limit is shorter now.
+        # Another daemon that wants the lease waits for this lock. So the same statement shortens
+        # the time for which the server lets this transaction be idle.
         query = (
             select(leases.c.epoch, _limit_idle_time(self.patience / 3))
             .where(is_current(self.lease))
@@ -144,18 +145,18 @@ class Database:
     """A pool of connections to one database, and transactions that read or write.
 
     Threads may share it. ``on_error`` is called with each error before the error is raised, and
-    must not use the database. Transactions that write must pass the checks of ``fence``. They wait
-    for ``patience_s`` seconds for a lock, or for a server that does not answer.
+    must not use the database. Transactions that write must pass the checks of ``lease_check``. They
+    wait for ``patience_s`` seconds for a lock, or for a server that does not answer.
     """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
         self.url = url
         self.on_error: Callable[[DatabaseError], None] = lambda _: None
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self.fence: LeaseFence | None = None
+        self.lease_check: LeaseCheck | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
-        self._used_file: tuple[int, int] | None = None
+        self._used_file: tuple[int, int] | None = None  # device and inode of the SQLite file
         self._is_closed = False
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
@@ -163,9 +164,9 @@ class Database:
     @property
     def epoch(self) -> int | None:
         """The number of the daemon's lease. None if this process has no lease."""
-        if self.fence is None or self.fence.lease is None:
+        if self.lease_check is None or self.lease_check.lease is None:
             return None
-        return self.fence.lease.epoch
+        return self.lease_check.lease.epoch
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -181,21 +182,22 @@ class Database:
             return connection.execute(query, parameters).all()
 
     @contextmanager
-    def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
+    def write(self, *, needs_lease: bool = True) -> Iterator[Connection]:
         """Begin a transaction that may write. An exception rolls the transaction back.
 
-        On SQLite only one transaction writes at a time. ``is_fenced`` False lets a daemon write
-        without the lease.
+        On SQLite only one transaction writes at a time. If this process is a daemon, it must have
+        the lease at the begin and at the end of the transaction. ``needs_lease`` False lets it
+        write without the lease.
         """
-        fence = self.fence if is_fenced else None
+        lease_check = self.lease_check if needs_lease else None
         with self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SET LOCAL lock_timeout = {self._lock_wait_s * 1000:.0f}"))
-            if fence is not None:
-                fence.enter(connection)
+            if lease_check is not None:
+                lease_check.check_at_begin(connection)
             yield connection
-            if fence is not None:
-                fence.leave(connection)
+            if lease_check is not None:
+                lease_check.check_before_commit(connection)
 
     def _turn(self) -> AbstractContextManager[None]:
         """Return a context in which this thread may write. On PostgreSQL, writers do not wait."""

@@ -1,4 +1,10 @@
-"""Stores the users' scores of runs in the caller's transaction, and reads them by run."""
+"""Stores the users' scores of runs in the caller's transaction, and reads them by run.
+
+A row of ``scores`` has the scores of one user for at most `SCORE_COLUMNS` metrics, in the columns
+v1, v2 and so on. If a run has more metrics, they are divided into parts, and a user has one row for
+each part. For each metric of a run, ``score_places`` has the number of the part, and the number of
+the column as ``place``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, delete, func, select
 from monitor.model.runs import Scores
 from monitor.storage.partitions import day_of_slot, of_run
 from monitor.storage.rows import is_sqlite
-from monitor.storage.tables.run_tables import PLACES, score_places, scores
+from monitor.storage.tables.run_tables import SCORE_COLUMNS, score_places, scores
 
 
 def store_scores(
@@ -24,11 +30,12 @@ def store_scores(
 ) -> None:
     """Insert the scores of every user in the run of this slot.
 
-    A row has the scores of a user for the metrics of one part, because the table has only `PLACES`
-    columns for scores. Parts are numbered from ``first_part``.
+    The table has only `SCORE_COLUMNS` columns for scores. So the metrics are divided into parts,
+    and a row has the scores of a user for the metrics of one part. Parts are numbered from
+    ``first_part``.
 
-    All blocks have the same metrics. Inserting is fastest if all users ascend, because new rows are
-    then appended.
+    All blocks have the same metrics. Inserting is fastest if the users of all blocks are sorted by
+    id, because new rows are then appended.
     """
     # This module imports numpy, which commands that only read do not need.
     from monitor.storage.score_rows import copy_rows, insert_rows
@@ -38,8 +45,10 @@ def store_scores(
     if first_block is None or not first_block.by_metric:
         return
     metrics = list(first_block.by_metric)
-    parts = [metrics[start : start + PLACES] for start in range(0, len(metrics), PLACES)]
-    _store_places(connection, run_id, parts, first_part)
+    parts = [
+        metrics[start : start + SCORE_COLUMNS] for start in range(0, len(metrics), SCORE_COLUMNS)
+    ]
+    _store_metric_columns(connection, run_id, parts, first_part)
     # SQLAlchemy would take twice as long as the driver. The driver's connection is in the same
     # transaction.
     driver = connection.connection.driver_connection
@@ -63,8 +72,9 @@ def replace_scores(
     is_of_run = score_places.c.run_id == run_id
     is_replaced = score_places.c.metric.in_(list(new.by_metric))
     connection.execute(delete(score_places).where(is_of_run, is_replaced))
-    # Rows stay if they also have scores of other metrics. The replaced scores in them are ignored,
-    # because ``score_places`` no longer contains their columns.
+    # A row of ``scores`` contains one part of the run's metrics, and stays if a metric of the part
+    # was not replaced. Nobody reads the old scores in this row, because ``score_places`` no longer
+    # says in which column they are.
     used_parts = select(score_places.c.part).where(is_of_run)
     is_unused = scores.c.part.not_in(used_parts)
     connection.execute(delete(scores).where(of_run(connection, run_id), is_unused))
@@ -80,6 +90,8 @@ def scores_of_run(connection: Connection, run_id: int, metrics: Sequence[str]) -
     """
     import pandas as pd
 
+    # A user has one row of ``scores`` for each part of the run's metrics. ``place`` is the number
+    # of a metric's column in the rows of its part.
     places = select(score_places).where(
         score_places.c.run_id == run_id, score_places.c.metric.in_(metrics)
     )
@@ -104,15 +116,16 @@ def scores_of_run(connection: Connection, run_id: int, metrics: Sequence[str]) -
     return Scores(users=pd.Index(joined.index, dtype="str"), by_metric=by_metric)
 
 
-def _store_places(
+def _store_metric_columns(
     connection: Connection, run_id: int, parts: Sequence[Sequence[str]], first_part: int
 ) -> None:
-    """Store the part and the column's number of each metric.
+    """Store which rows and which column of ``scores`` have the scores of each metric.
 
-    ``parts`` are the metrics of each part, which are numbered from ``first_part``.
+    The rows have the metric's part. ``parts`` are the metrics of each part. Parts are numbered from
+    ``first_part``, and columns from 1.
     """
     rows = []
     for part, metrics in enumerate(parts, start=first_part):
-        for place, metric in enumerate(metrics, start=1):
-            rows.append({"run_id": run_id, "metric": metric, "part": part, "place": place})
+        for column, metric in enumerate(metrics, start=1):
+            rows.append({"run_id": run_id, "metric": metric, "part": part, "place": column})
     connection.execute(score_places.insert(), rows)

@@ -177,12 +177,12 @@ def write_distance(means: PartMeans) -> str:
 def write_fall(fall: SegmentFall, drop: float) -> str:
     """Say how a segment's mean changed, and how much of the ``drop`` of all users it explains."""
     name = shorten_name(fall.segment)
-    within = fall.within
+    by_changed_lists = fall.by_changed_lists
     share = fall.share_before
-    if not (share and within):
+    if not (share and by_changed_lists):
         return f"In {name} there is no fall to explain."
-    amount = f"{abs(within) / share:.4f}"
-    if within < 0:
+    amount = f"{abs(by_changed_lists) / share:.4f}"
+    if by_changed_lists < 0:
         return f"In {name} similarity rose by {amount}."
     of_all = ""
     if 0 < fall.total <= _CANCELLED * drop:

@@ -27,7 +27,7 @@ from monitor.statistics.attribution.change_features import (
     ChangeFeature,
     bin_lists,
     find_outlying_bins,
-    least_share,
+    least_affected_share,
 )
 from monitor.statistics.attribution.changes import (
     ALL_CHANGES,
@@ -470,7 +470,7 @@ def test_items_are_counted_over_users_with_both_lists():
     own = lists("123:239 124:249 125:125 :129")
     counts = own.item_counts
     assert sorted((counts.now - counts.before).tolist()) == [-2, 0, 0, 0, 0, 2]
-    assert own.has_most_moved.sum() >= 2
+    assert own.follows_most_moved.sum() >= 2
 
 
 USUAL = (0.1, 0.3, 0.3, 0.2, 0.08, 0.02)
@@ -484,9 +484,9 @@ def test_a_fifth_of_the_users_far_out_is_found_with_its_share_and_four_users_are
     now = np.concatenate((drawn(*USUAL, n=800), np.full(200, 9)))
     found = find_outlying_bins(now, USUAL)
     assert found is not None
-    assert found.least == 6
-    assert found.usual == 0.0
-    assert (found.affected_share, least_share(now, USUAL)) == pytest.approx((0.2, 0.2))
+    assert found.lowest_bin == 6
+    assert found.greatest_normal_share == 0.0
+    assert (found.affected_share, least_affected_share(now, USUAL)) == pytest.approx((0.2, 0.2))
     for nothing in (np.append(drawn(*USUAL), [9] * 4), np.array([-1, -1])):
         assert find_outlying_bins(nothing, USUAL) is None
 

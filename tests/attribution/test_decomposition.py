@@ -55,7 +55,7 @@ def test_a_drop_is_taken_apart_as_by_hand():
     germany, kingdom = drop.falls
     assert germany.segment == "c=DE"
     assert (germany.share, germany.share_before) == pytest.approx((1 / 2, 2 / 3))
-    assert germany.within == pytest.approx(1 / 3)
+    assert germany.by_changed_lists == pytest.approx(1 / 3)
     assert germany.excess == pytest.approx(1 / 3 - 2 / 9)
     # The three lie 0.6 apart; DE adds 0.4 above that to four users, and would to three: the new one
     # is to blame.

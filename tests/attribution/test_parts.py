@@ -1,6 +1,7 @@
 """A pair's distance as membership, order and length; and what an item's exposure gained or lost."""
 
 import math
+from dataclasses import fields
 from fractions import Fraction
 from itertools import pairwise
 
@@ -12,7 +13,7 @@ from metrics import known_pairs
 from monitor.measures.metrics import METRICS, Need, parse, score_all
 from monitor.receivers.message.content import item_lines
 from monitor.statistics.attribution.decomposition import compare_exposure
-from monitor.statistics.attribution.parts import split_distances
+from monitor.statistics.attribution.parts import share_steps, split_distances, walk_to
 from tables import cells
 
 
@@ -60,6 +61,9 @@ kendall_distance  123:213           0           1      0
 """
 
 
+EXAMPLE = ("12345:12345", "12345:9314")
+
+
 @pytest.mark.parametrize(
     "name, pair, amounts", [(name, pair, amounts) for name, pair, *amounts in cells(WORKED)]
 )
@@ -67,6 +71,21 @@ def test_parts_agree_with_the_hand_worked_values(name, pair, amounts):
     assert split_one(name, pair) == pytest.approx(
         [float(Fraction(amount)) for amount in amounts], abs=1e-12
     )
+
+
+def test_the_worked_walk():
+    """The example of `Walk`, with A to E as 1 to 5, and X as 9."""
+    before, after = (reference.batch(reference.pairs(pair), 5) for pair in EXAMPLE)
+    walk = walk_to(before, after)
+    batches = [getattr(walk, each.name) for each in fields(walk)]
+    lists = ["".join(map(str, each.candidate[0, : each.candidate_lengths[0]])) for each in batches]
+    assert lists == ["12345", "1234", "1934", "9134", "9314", "9314"]
+    metric = parse("average_overlap")
+    scores = [score_of(metric, each)[0] for each in batches]
+    assert scores == pytest.approx([1, 0.96, 0.70, 0.50, 0.40, 0.40], abs=0.005)
+    parts = share_steps(walk, lambda batch: score_of(metric, batch))
+    amounts = [parts.membership[0], parts.order[0], parts.length[0], parts.total[0]]
+    assert amounts == pytest.approx([0.40, 0.16, 0.04, 0.60], abs=0.005)
 
 
 @pytest.mark.parametrize("pair", [":12", ":"])

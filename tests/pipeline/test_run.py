@@ -279,7 +279,7 @@ def test_the_sink_gets_all_scores_but_scores_of_an_ok_run_are_only_replaced_by_a
     )
     told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
     opened = arms(*lists, users("a", "b"), scores_to=sink)
-    result = execute(told, opened, claim(has_ok=earlier == "ok"), Memory(), StillClock())
+    result = execute(told, opened, claim(has_ok_run=earlier == "ok"), Memory(), StillClock())
     assert (sink.written or ["-"]) == [written]
     assert result.scores is None
     assert str(result.reason).startswith(reason)

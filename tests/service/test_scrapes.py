@@ -73,6 +73,7 @@ def test_a_reload_removes_a_comparison_completely_and_ends_only_its_alert(tmp_pa
     with watching(write("gone", "kept")) as watched:
         after_run_of(watched, "kept")
         before = after_run_of(watched, "gone")
+        wait_for(lambda: ("gone", "firing") in messages_to(collector), "its alert")
         write("kept")
         assert watched.daemon.reload()
         after = scrape(watched)

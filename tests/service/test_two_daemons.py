@@ -144,7 +144,7 @@ def _one_run_a_slot(url):
 
 
 LASTS = 15 * SECOND
-MINE = Lease(holder="a:1", epoch=4, before=None)
+MINE = Lease(holder="a:1", epoch=4, last_holder=None)
 THEIRS = Occupied(holder="b:2", epoch=5, free_in_s=0.4)
 KEPT = True
 TAKEN = False

@@ -103,13 +103,13 @@ def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_hold
     first = opened(store, "a:1")
     second = opened(store, "b:2", 5 * MINUTE)
     old = won(first)
-    assert old == Lease(holder="a:1", epoch=1, before=None)
+    assert old == Lease(holder="a:1", epoch=1, last_holder=None)
     assert first.renew(old)
     assert first.renew(old)
 
     new = taken_over(store, first, second)
 
-    assert new == Lease(holder="b:2", epoch=old.epoch + 1, before="a:1")
+    assert new == Lease(holder="b:2", epoch=old.epoch + 1, last_holder="a:1")
     assert second.renew(new)
     second.release(new)
     assert won(opened(store, "c:3")).epoch == 3
@@ -216,10 +216,10 @@ def test_the_lease_cannot_be_taken_between_the_last_check_and_the_commit(postgre
     with ThreadPoolExecutor(1) as pool:
         database = under(postgres, won(first)).database
         with database._transaction(is_writing=True) as connection:
-            fence = database.fence
+            lease_check = database.lease_check
             connection.execute(text("SELECT 1"))
             run_out(postgres)
-            fence.leave(connection)
+            lease_check.check_before_commit(connection)
             asked = pool.submit(second.acquire)
             wait_for(
                 lambda: count_sessions(postgres, "wait_event_type = 'Lock'"),

@@ -223,11 +223,11 @@ def test_memory_has_the_newest_ok_runs_of_the_configuration_before_the_slot_olde
     assert past_splits(store, 9, limit=3) == [0.3, 0.5]  # the newest has no split
 
 
-@pytest.mark.parametrize("among", [run_memory._SEARCHED, 2])
+@pytest.mark.parametrize("among", [run_memory._RUNS_SEARCHED_FOR_HEALTHY, 2])
 def test_memory_has_alerts_and_explanations_of_runs_and_runs_with_alerts_are_not_healthy(
     store, among, monkeypatch
 ):
-    monkeypatch.setattr(run_memory, "_SEARCHED", among)
+    monkeypatch.setattr(run_memory, "_RUNS_SEARCHED_FOR_HEALTHY", among)
     quiet, pending, firing = State
     changes = {1: (quiet, pending), 2: (pending, firing), 4: (firing, quiet)}
     for day in range(7):

@@ -144,7 +144,7 @@ class Leadership:
             if before is None or before.epoch != self._leader.epoch:
                 log.info("standing by", leader=self._leader.holder, epoch=self._leader.epoch)
             return min(self._lasts_s / 15, max(self._leader.free_in_s, 0.01))
-        log.info("leading", epoch=self._leader.epoch, before=self._leader.before)
+        log.info("leading", epoch=self._leader.epoch, before=self._leader.last_holder)
         self._sure_until = began + self._lasts_s
         self.lease = self._leader
         self._on_change()
@@ -226,7 +226,7 @@ class DaemonRole:
                 "runs of an earlier leader abandoned",
                 comparison=comparison,
                 runs=count,
-                leader=lease.before,
+                leader=lease.last_holder,
             )
             self._publisher.count("runs_total", comparison, RunStatus.ABANDONED, value=count)
         adapt_store(wiring, self._store, self._clock)

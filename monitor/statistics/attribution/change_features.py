@@ -43,25 +43,27 @@ class ChangeFeature(StrEnum):
     FIRST_MOVED = "first_moved"  # place of the former first item, if it is among the first three
     FIRST_GONE = "first_gone"  # the former first item is not in the list any more
     FIRST_NEW = "first_new"  # the first item was not in the former list
-    ITEM_MOVED = "item_moved"  # the list has changed in the item that came or went most often
+    ITEM_MOVED = "item_moved"  # the list follows the most moved item, see `OwnLists`
     UNCHANGED = "unchanged"  # the list is unchanged
     SHARED = "shared"  # many users have the list
-    # These three compare the lists of both arms. They are computed for the candidate only.
+    # These three compare the lists of both arms. They are stored as features of the candidate.
     IDENTICAL = "identical"
     ALIKE = "alike"  # nearly the same list
     INTERLEAVED = "interleaved"  # the baseline's first items are near the top
 
 
 def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integers]:
-    """Return the bin of each user for each feature that needs one arm only, integers (n,) from 0.
+    """Return each user's bin for each feature that compares lists of one arm, integers (n,).
 
-    The bin is -1 if the user cannot be judged. Users without former lists cannot be judged.
-    ``is_unchanged`` marks the users with unchanged lists.
+    Bins are counted from 0. The bin is -1 if the user cannot be judged, for example because a list
+    is empty. ``is_unchanged`` marks the users with unchanged lists.
     """
     is_known = ~np.isnan(lists.kept_share)
+    # The share is rounded to the nearest bin. So one new item of a list of 10 items is in bin 1.
     replaced = np.rint(SHARE_BINS * (1 - np.nan_to_num(lists.kept_share)))
+    # This share is rounded down. So lists with a few pairs in reversed order are in bin 0.
     reordered = np.floor(SHARE_BINS * lists.reversed_share)
-    is_shared, _ = number_common_lists(lists.present)
+    is_shared, _ = flag_shared_lists(lists.present)
     bins = {
         ChangeFeature.REPLACED: replaced,
         ChangeFeature.REORDERED: reordered,
@@ -69,7 +71,7 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
         ChangeFeature.FIRST_MOVED: lists.place_of_first,
         ChangeFeature.FIRST_GONE: ~(lists.present == lists.former[:, :1]).any(axis=1),
         ChangeFeature.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
-        ChangeFeature.ITEM_MOVED: lists.has_most_moved,
+        ChangeFeature.ITEM_MOVED: lists.follows_most_moved,
         ChangeFeature.UNCHANGED: is_unchanged,
         ChangeFeature.SHARED: is_shared,
     }
@@ -96,9 +98,8 @@ def pool_bins(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
 class Outliers:
     """The users in high bins, if more users than usual are in these bins."""
 
-    least: int  # the lowest of these bins
-    usual: float  # share of ordinary users that may be in these bins too
-    share_if_reversed: float  # share of ordinary users that would be in them if lists were reversed
+    lowest_bin: int  # the lowest of these bins
+    greatest_normal_share: float  # share of ordinary users that may be in these bins too
     # Estimated share of affected users: the share of users in these bins minus the usual share,
     # divided by the share of users that are usually in lower bins.
     affected_share: float
@@ -112,9 +113,9 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
 
     For each bin, ``above`` is the present share of users in this bin or above it, and
     ``usually_above`` is the usual share. ``above`` is normal up to a multiple of ``usually_above``.
-    The bin in which ``above`` exceeds this ``greatest_normal`` share most is selected. ``above``
-    must also be significantly greater than ``usually_above`` there. None if there is no such bin,
-    if there is only one bin, or if no user can be judged.
+    The bin in which ``above`` exceeds this ``greatest_normal`` share most is selected. There,
+    ``above`` must also be significantly greater than ``usually_above``. None if there is no such
+    bin, if there is only one bin, or if no user can be judged.
     """
     judged = bins[bins >= 0]
     if not len(judged):
@@ -126,34 +127,33 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
     if len(above) <= _FEW_BINS:
         times_usual = _TIMES_USUAL_FEW_BINS
     greatest_normal = times_usual * usually_above
-    surplus = above - greatest_normal
+    above_normal = above - greatest_normal
     rise = above - usually_above
     least_rise = (_LEAST_USERS + _SURE * np.sqrt(len(judged) * usually_above)) / len(judged)
-    surplus[rise < least_rise] = -np.inf
+    above_normal[rise < least_rise] = -np.inf
     # All users are in the first bin or above it, so the first bin is left out.
-    least_bin = 1 + int(np.argmax(surplus[1:]))
-    if surplus[least_bin] <= 0:
+    lowest_bin = 1 + int(np.argmax(above_normal[1:]))
+    if above_normal[lowest_bin] <= 0:
         return None
     return Outliers(
-        least=least_bin,
-        usual=float(greatest_normal[least_bin]),
-        # Reversing a list moves it from bin b to bin SHARE_BINS - b. So it gets into one of the
-        # outlying bins if it was in a bin <= SHARE_BINS - least_bin.
-        share_if_reversed=float(sum(usual[: SHARE_BINS - least_bin + 1])),
-        affected_share=float(rise[least_bin] / (1 - usually_above[least_bin])),
+        lowest_bin=lowest_bin,
+        greatest_normal_share=float(greatest_normal[lowest_bin]),
+        affected_share=float(rise[lowest_bin] / (1 - usually_above[lowest_bin])),
     )
 
 
-def least_share(bins: Integers, usual: Sequence[float]) -> float:
+def least_affected_share(bins: Integers, usual: Sequence[float]) -> float:
     """Return a lower bound on the share of affected users, 0 to 1.
 
     ``bins`` has the bin of each user now, and ``usual`` the usual share of users in each bin. For
     each bin, ``above`` is the present share of users in this bin or above it, and ``usually_above``
-    is the usual share. If users are affected, the share of users in lower bins is less than usual.
-    Unaffected users are in lower bins as often as usual. So at most the share
-    (1 - above) / (1 - usually_above) of the users is unaffected (Blanchard, Lee and Scott 2010). At
-    least (above - usually_above) / (1 - usually_above) is affected. The greatest of these bounds
-    over all bins is returned. A bin is ignored if hardly any user is usually below it.
+    is the usual share. So the share 1 - above of all users is in lower bins.
+
+    Unaffected users are in lower bins as often as usual. Let u be the share of unaffected users.
+    Then the share u (1 - usually_above) of all users is unaffected and in lower bins. This is at
+    most 1 - above. So at least the share (above - usually_above) / (1 - usually_above) of the users
+    is affected (Blanchard, Lee and Scott 2010). The greatest of these bounds over all bins is
+    returned. A bin is ignored if hardly any user is usually below it.
     """
     # The first bin is left out, because no user is below it.
     above, usually_above = _tails(share_bins(bins), usual)[:, 1:]
@@ -191,7 +191,7 @@ def _pad(histograms: Sequence[Sequence[float]]) -> Floats:
 _LEAST_SHARING_USERS = 5
 _LEAST_SHARING_SHARE = 0.001
 
-# `judge_lists` compares about so many former lists with the lists of about so many affected users.
+# `find_origin` compares about so many former lists with the lists of about so many affected users.
 _OTHER_LISTS = 500
 _SAMPLE = 300
 
@@ -200,14 +200,14 @@ _SAMPLE = 300
 # keep. It is this part of the way from the first share to the second.
 _STILL_OWN = 0.12
 
-# New lists are taken for other users' lists if they are as similar to former lists as former lists
-# are to each other. These factors of that similarity are enough. The first factor is for the most
-# similar list, and the second factor is for the mean over all lists.
+# Other users' lists resemble the former lists of all users as much as former lists resemble each
+# other. Random lists do not. At least this part of that resemblance is enough. The first part is
+# for the most similar of the former lists, and the second is for the mean over all of them.
 _LIKE_ONE = 0.75
 _LIKE_ALL = 0.6
 
 
-def number_common_lists(
+def flag_shared_lists(
     codes: Codes, least_users: int = _LEAST_SHARING_USERS
 ) -> tuple[Flags, Integers]:
     """Return for each user whether many users have the same list, and the number of the list.
@@ -217,11 +217,11 @@ def number_common_lists(
     list_numbers = number_repeated(codes)
     # 1 is added, because `np.bincount` does not accept -1.
     users_with_list = np.bincount(list_numbers + 1, minlength=1)[list_numbers + 1]
-    is_common = users_with_list >= max(least_users, _LEAST_SHARING_SHARE * len(codes))
-    return is_common & (list_numbers >= 0), list_numbers
+    is_shared = users_with_list >= max(least_users, _LEAST_SHARING_SHARE * len(codes))
+    return is_shared & (list_numbers >= 0), list_numbers
 
 
-def judge_lists(lists: OwnLists, affected: Flags) -> FaultKind:
+def find_origin(lists: OwnLists, affected: Flags) -> FaultKind:
     """Decide where the lists of the affected users come from.
 
     Returns `MIXED_UP` for other users' lists, `NOISE` for random lists, and `REPLACED` for the
@@ -236,21 +236,23 @@ def judge_lists(lists: OwnLists, affected: Flags) -> FaultKind:
     is_own = affected_users[:, np.newaxis] == other_users
     common_before[is_own] = 0
     common_now[is_own] = 0
-    # Shares of a user's former list: what is in the new list, what would be in another user's list,
-    # and what healthy users keep.
+    # How much of a user's former list is also in the new list.
     kept_share = lists.kept_share[affected_users].mean()
+    # How much of it would be there if the new list were another user's list.
     share_in_others = common_before.mean() / lists.former_lengths[affected_users].mean()
+    # How much of it is there if the user is healthy.
     kept_by_healthy = lists.kept_share[~affected & ~np.isnan(lists.kept_share)]
     usual_share = 1.0
     if len(kept_by_healthy):
         usual_share = float(kept_by_healthy.mean())
     if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
         return FaultKind.REPLACED
+    # Each new list is compared with its most similar former list, and with all of them on average.
     most_common_now = common_now.max(axis=1).mean()
     most_common_before = common_before.max(axis=1).mean()
-    is_like_one = most_common_now >= _LIKE_ONE * most_common_before
-    is_like_all = common_now.mean() >= _LIKE_ALL * common_before.mean()
-    if is_like_one and is_like_all:
+    resembles_one = most_common_now >= _LIKE_ONE * most_common_before
+    resembles_all = common_now.mean() >= _LIKE_ALL * common_before.mean()
+    if resembles_one and resembles_all:
         return FaultKind.MIXED_UP
     return FaultKind.NOISE
 
@@ -261,19 +263,24 @@ def _select_evenly(rows: Rows, count: int) -> Rows:
 
 
 def _count_common(lists: Codes, other_lists: Codes) -> npt.NDArray[np.float32]:
-    """Count the items that each list has in common with each other list, (lists, other lists)."""
+    """Count the items that each list has in common with each of the other lists.
+
+    The result has the shape (lists, other lists).
+    """
     is_item = other_lists >= 0
     items = np.unique(other_lists[is_item])
     # Row i of ``has_item`` says which other lists have the item items[i].
     has_item = np.zeros((len(items), len(other_lists)), dtype=np.float32)
-    list_of_item, _ = np.nonzero(is_item)
-    has_item[np.searchsorted(items, other_lists[is_item]), list_of_item] = 1
+    # Both have one value for each item of each other list, in the same order.
+    list_index, _ = np.nonzero(is_item)
+    item_row = np.searchsorted(items, other_lists[is_item])
+    has_item[item_row, list_index] = 1
     # A code above all items would get the index len(items), which does not exist. It is clipped
     # here, and the next statement ignores it.
     item_index = np.searchsorted(items, lists).clip(max=len(items) - 1)
     is_there = (lists >= 0) & (items[item_index] == lists)
     common = np.zeros((len(lists), len(other_lists)), dtype=np.float32)
-    # The loop adds one rank after the other, because an array of all ranks would be too large.
-    for rank in range(lists.shape[1]):
-        common += np.where(is_there[:, rank, np.newaxis], has_item[item_index[:, rank]], 0)
+    # The loop adds one place after the other, because an array of all places would be too large.
+    for place in range(lists.shape[1]):
+        common += np.where(is_there[:, place, np.newaxis], has_item[item_index[:, place]], 0)
     return common

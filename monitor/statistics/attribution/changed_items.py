@@ -48,8 +48,10 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
     removed_frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
     # The items that the other arm's lists lost in this run show how many usually disappear.
     removed_by_other = changes.lists[arm.other].find_removed(_LEAST_LISTS_OF_ITEM)
-    least_exposure = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.exposure
-    if removed_frequent.exposure < least_exposure or len(removed_frequent.items) < _LEAST_ITEMS:
+    least_share = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.share_of_places
+    if len(removed_frequent.items) < _LEAST_ITEMS:
+        return None
+    if removed_frequent.share_of_places < least_share:
         return None
     # Items in few lists may disappear by chance. So they count only if more frequent items were
     # removed too.
@@ -64,16 +66,17 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
         arm=arm,
         affected=changes.is_known & is_removed.any(axis=1),
         judged=changes.is_known,
-        detail={"items": float(len(removed.items)), "exposure": removed.exposure},
+        detail={"items": float(len(removed.items)), "exposure": removed.share_of_places},
     )
 
 
 def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    Changes are weighed by `weigh_changes`. If some items rose and others fell, only the direction
-    of the item with the largest weighed change is used. If hardly any list still has the items,
-    they are gone. None if there are no such items, or if other items changed too.
+    The change of an item's number of users is weighed by `weigh_changes`, so that it counts little
+    if all items change. If some items rose and others fell, only the direction of the item with the
+    largest weighed change is used. None if no item changed enough, or if the affected lists changed
+    in other items too.
     """
     counts = changes.lists[arm].item_counts
     weighed = counts.weighed_changes
@@ -88,19 +91,19 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
     # How many of these items each list gained, or how many it lost if the items fell.
     moved = gained if has_risen else -gained
     affected = changes.is_known & (moved > 0)
-    if not keep_other_items(scene, changes, arm, affected, np.abs(moved)):
+    if not are_other_items_kept(scene, changes, arm, affected, np.abs(moved)):
         return None
     users = int(changes.is_known.sum())
     # Healthy lists gain and lose such items about equally often. So the number of healthy users
     # that look affected is about the number of users whose lists changed in the other direction.
-    by_chance = changes.is_known & (moved < 0)
+    changed_opposite = changes.is_known & (moved < 0)
     kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Hypothesis(
         kind=kind,
         arm=arm,
         affected=affected,
         judged=changes.is_known,
-        usual=float(by_chance.sum()) / users,
+        usual=float(changed_opposite.sum()) / users,
         detail=detail,
     )
 
@@ -110,27 +113,28 @@ def _describe_moved(
 ) -> tuple[FaultKind, dict[str, float]]:
     """Return the kind and the ``detail`` of a fault that moved items into lists or out of lists.
 
-    The detail has the shares of users that got the most moved item, before and now. If the items
-    are gone, the detail has the share of all places that they filled before.
+    If hardly any list still has the items, they are gone. Then ``exposure`` is the share of all
+    places that they filled before. Otherwise, ``before`` and ``now`` are the shares of users that
+    got the most moved item.
     """
     items = float(is_moved.sum())
     places_before = counts.before[is_moved].sum()
     if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
-        exposure = float(places_before / max(1, counts.before.sum()))
-        return FaultKind.ITEMS_GONE, {"items": items, "exposure": exposure}
+        share_of_places = float(places_before / max(1, counts.before.sum()))
+        return FaultKind.ITEMS_GONE, {"items": items, "exposure": share_of_places}
     share_before = float(counts.before[most_moved_index] / users)
     share_now = float(counts.now[most_moved_index] / users)
     kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
     return kind, {"items": items, "before": share_before, "now": share_now}
 
 
-# An item is at fault if the weighed change of the number of its lists is more than this multiple of
-# the usual change of the item that changed most.
+# An item counts as moved if the weighed change of the number of its lists is at least this multiple
+# of the usual change of the item that changed most.
 _TIMES_MOVED = 1.5
 
 
 def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
-    """Return the smallest weighed change for which an item counts as at fault."""
+    """Return the smallest weighed change for which an item counts as moved."""
     # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
     _, *usual_share_moved = usual_shares(scene, arm, ChangeFeature.ITEM_MOVED)
     usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
@@ -144,20 +148,21 @@ def _count_gained(lists: OwnLists, items: Codes) -> Integers:
     return np.asarray(count_now - count_before)
 
 
-def keep_other_items(
-    scene: Scene, changes: PairChanges, arm: Arm, affected: Flags, at_fault: Integers | int
+def are_other_items_kept(
+    scene: Scene, changes: PairChanges, arm: Arm, affected: Flags, items_by_fault: Integers | int
 ) -> bool:
     """Whether the ``affected`` users kept about as many of their other items as usual.
 
-    ``at_fault`` is how many items of a list the fault added or removed: (n,), or one number for all
-    lists. The remaining items are the other items. False if no affected user has lists of both
-    runs.
+    ``items_by_fault`` is how many items the fault added to a list or removed from it: (n,), or one
+    number for all lists. The remaining items of a list are the other items. False if no affected
+    user has lists of both runs.
     """
     lists = changes.lists[arm]
     length = np.maximum(lists.present_lengths, lists.former_lengths)
+    # Items that the fault added or removed are in one list only. So all kept items are other items.
     kept_items = lists.kept_share * length
-    kept_of_others = kept_items / np.maximum(1, length - at_fault)
-    kept_by_affected = kept_of_others[affected & changes.is_known].clip(0, 1)
+    kept_share_of_others = kept_items / np.maximum(1, length - items_by_fault)
+    kept_by_affected = kept_share_of_others[affected & changes.is_known].clip(0, 1)
     if not len(kept_by_affected):
         return False
     return bool(kept_by_affected.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))

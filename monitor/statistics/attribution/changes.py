@@ -49,7 +49,7 @@ class RemovedItems:
     """Items that hardly any user has now, and the share of all former places that they filled."""
 
     items: Codes
-    exposure: float
+    share_of_places: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +106,13 @@ class OwnLists:
         for rows, alignment in blocks(list_pairs):
             common[rows] = alignment.common
             item_pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
-            # The kernel places an item last if the other list does not have it. So each common item
-            # behind such an item adds an inversion. These inversions are subtracted.
+            # For each item of the former list, ``positions`` (k, users) has its position in the
+            # present list. An item that the present list does not have is absent, and gets the last
+            # position k. So it is counted as reversed with each common item below it in the former
+            # list. These inversions are subtracted.
             is_absent = alignment.positions == alignment.k
-            absent_before = np.cumsum(is_absent, axis=0, dtype=np.int16)
-            inversions_by_absent = (absent_before * ~is_absent).sum(axis=0)
+            absent_above = np.cumsum(is_absent, axis=0, dtype=np.int16)
+            inversions_by_absent = (absent_above * ~is_absent).sum(axis=0)
             reversed_share[rows] = (alignment.inversions - inversions_by_absent) / item_pairs
         has_lists = (self.present_lengths > 0) & (self.former_lengths > 0)
         longer = np.maximum(1, np.maximum(self.present_lengths, self.former_lengths))
@@ -151,10 +153,11 @@ class OwnLists:
         return _count_users(self.former[has_both], self.present[has_both])
 
     @property
-    def has_most_moved(self) -> Flags:
-        """Whether the list gained or lost the item whose number of users changed most.
+    def follows_most_moved(self) -> Flags:
+        """Whether the list changed in the same way as the item whose number of users changed most.
 
-        It is the item with the largest weighed change. The number of its users rose or fell.
+        This is the item with the largest change by `weigh_changes`. If its number of users fell,
+        the lists that lost it are marked. If the number rose, the lists that gained it are marked.
         """
         counts = self.item_counts
         if not len(counts.items):
@@ -175,7 +178,7 @@ class OwnLists:
         places = counts.before[is_removed].sum()
         return RemovedItems(
             items=counts.items[is_removed],
-            exposure=float(places / max(1, counts.before.sum())),
+            share_of_places=float(places / max(1, counts.before.sum())),
         )
 
 
@@ -222,15 +225,17 @@ def compare_pairs(
     earlier run. Item scores, weights and grades are ignored.
 
     How much an arm's change adds to the distance depends on whether the other arm's list changes
-    first. So each arm gets the mean over both orders (Shapley 1953). `walk_to` splits the mean into
-    parts. All parts are 0 if the arm's list is unchanged, and NaN if a score is undefined. The part
-    ``membership`` is exactly 0 if the list has the same items as before. Pairs with a changed list
-    take two walks, and are scored at most 24 times, usually 16 times. Other pairs are scored 4
-    times.
+    first. So each arm gets the mean over both orders (Shapley 1953). A `Walk` from the arm's former
+    list to its present list splits the change into parts. All parts are 0 if the arm's list is
+    unchanged, and NaN if a score is undefined. The part ``membership`` is exactly 0 if the list has
+    the same items as before.
+
+    The cost: for each arm and order, a pair is scored at each batch of the walk. These are six
+    batches, or four if no list is cut. If the arm's list is unchanged, the pair is scored once.
     """
     lists = _pair_runs(former, present)
 
-    # `walk_to` changes only the candidate's list. So the arms are swapped to split the baseline's
+    # A walk changes only the candidate's list. So the arms are swapped to split the baseline's
     # change. They are swapped back for scoring.
     def score_swapped(batch: PairBatch) -> Floats:
         swapped_back = PairBatch(
@@ -291,13 +296,14 @@ def _widen(codes: Codes, k: int) -> Codes:
 
 
 def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
-    """Return the cost of the arm's change from its former to its present lists, by part.
+    """Return how much score each pair loses because one arm's ``lists`` changed, by part.
 
-    The scored pairs have the other arm's lists in the baseline's place. So ``score`` must swap the
-    arms if ``lists`` are the baseline's.
+    ``other`` are the other arm's lists. ``score`` gets pairs with these lists as the baseline, and
+    with ``lists`` as the candidate. If ``lists`` are the baseline's, ``score`` must swap both.
 
-    The cost is the mean of two cases: the other arm has its former lists, or its present lists.
-    Unchanged lists cost nothing. Their pairs are scored only to find undefined scores.
+    The loss is computed twice, with the former and with the present lists of the other arm. The
+    mean of both is returned. Unchanged lists lose nothing. Their pairs are scored only to find
+    undefined scores.
     """
     before = PairBatch(
         baseline=other.former,
@@ -307,9 +313,10 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
     )
     after = replace(before, candidate=lists.present, candidate_lengths=lists.present_lengths)
 
-    def score_with_present(step: PairBatch, rows: Rows) -> Floats:
+    def score_with_present(pairs: PairBatch, rows: Rows) -> Floats:
+        # The pairs have the former lists of the other arm. They get its present lists instead.
         present_lengths = other.present_lengths[rows]
-        return score(replace(step, baseline=other.present[rows], baseline_lengths=present_lengths))
+        return score(replace(pairs, baseline=other.present[rows], baseline_lengths=present_lengths))
 
     values_by_part = {part.name: np.empty(len(before)) for part in fields(Parts)}
     unchanged = np.flatnonzero(lists.is_same)
@@ -321,14 +328,13 @@ def _split_change(lists: OwnLists, other: OwnLists, score: ScoreBatch) -> Parts:
             values[unchanged] = np.where(is_defined, 0.0, np.nan)
     changed = np.flatnonzero(~lists.is_same)
     if len(changed):
-        # The steps do not depend on the other arm's lists, so they are computed once for both
-        # cases.
+        # The walk does not depend on the other arm's lists, so it is the same for both.
         walk = walk_to(before.take(changed), after.take(changed))
-        cost_with_former = share_steps(walk, score)
-        cost_with_present = share_steps(walk, lambda step: score_with_present(step, changed))
-        cost = _mean(cost_with_former, cost_with_present)
+        loss_with_former = share_steps(walk, score)
+        loss_with_present = share_steps(walk, lambda pairs: score_with_present(pairs, changed))
+        loss = _mean(loss_with_former, loss_with_present)
         for name, values in values_by_part.items():
-            values[changed] = getattr(cost, name)
+            values[changed] = getattr(loss, name)
     return Parts(**values_by_part)
 
 

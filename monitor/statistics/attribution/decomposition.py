@@ -97,7 +97,7 @@ def _add_by_part(
     in_both = int(is_in_both.sum())
     above_mean = distance - distance[is_in_both].mean()
     composition = np.where(is_scored, above_mean / scored, 0.0)
-    # The sum of these terms over all users is 0. They only move composition between segments.
+    # The subtracted terms add up to 0 over all users. They only move composition between segments.
     composition -= np.where(is_in_both, above_mean / in_both, 0.0)
     parts = changes.parts
     return {
@@ -142,12 +142,16 @@ def _list_falls(
 ) -> list[SegmentFall]:
     """Return what each segment adds to the drop. The segment with the largest ``excess`` is first.
 
-    ``added_by_part`` is the result of `_add_by_part`. ``is_scored`` marks the users with a distance
-    now. The present mean is taken over these users. ``is_in_both`` marks the users whose change
-    since the earlier run is known too. The earlier mean is taken over these users.
+    ``added_by_part`` has what each user adds to the drop, see `_add_by_part`. ``is_scored`` marks
+    the users with a distance now. The present mean is taken over these users. ``is_in_both`` marks
+    the users whose change since the earlier run is known too. The earlier mean is taken over these
+    users.
     """
-    changes = [values for part, values in added_by_part.items() if part is not DropPart.COMPOSITION]
-    drop_by_changed_lists = math.fsum(float(values.sum()) for values in changes)
+    # The other parts are how much of the drop is due to changed lists.
+    by_changed_lists = [
+        values for part, values in added_by_part.items() if part is not DropPart.COMPOSITION
+    ]
+    drop_by_changed_lists = math.fsum(float(values.sum()) for values in by_changed_lists)
     falls = []
     for segment, rows in segments.items():
         # Users that are only in the earlier run have no row here, so they are not counted.
@@ -161,7 +165,7 @@ def _list_falls(
         )
         # If all users fell alike, a segment of this size would add this much.
         expected = share_before * drop_by_changed_lists
-        falls.append(replace(fall, excess=fall.within - expected))
+        falls.append(replace(fall, excess=fall.by_changed_lists - expected))
     return sorted(falls, key=lambda fall: (-fall.excess, fall.segment))
 
 
@@ -183,8 +187,9 @@ def _find_main_segment(
     """Return the segment that fell clearly more than the other segments, or None.
 
     ``falls`` has the segments of one dimension. The segment with the largest excess is first.
-    ``within`` is what the segment adds to the drop by changed lists. ``excess`` is ``within`` minus
-    what the segment would add if all users fell alike. ``parts`` add up to the drop.
+    ``by_changed_lists`` is what the changed lists of the segment add to the drop. ``excess`` is
+    this amount minus what the segment would add if all users fell alike. ``parts`` add up to the
+    drop.
 
     ``drop_error`` is the standard error of the drop. It ignores how a segment varies between runs,
     so the limit `_SURE` alone is not enough. The segment must also reach `_CONCENTRATED`.
@@ -207,7 +212,7 @@ def _find_main_segment(
     is_concentrated = first.excess >= _CONCENTRATED * excess_if_alone
     # The excess is also large if the other segments rose. So the segment's own fall must be at
     # least half of the excess.
-    has_fallen = first.within > 0 and first.within >= first.excess / 2
+    has_fallen = first.by_changed_lists > 0 and first.by_changed_lists >= first.excess / 2
     if is_sure and is_concentrated and has_fallen:
         return first
     return None
@@ -227,17 +232,19 @@ def find_affected_segment(affected: Flags, usual: float, segments: Mapping[str, 
     reads such a joined name.
     """
     users = len(segments[ALL])
-    # The estimate for all users is too low if healthy users look affected less often than
-    # ``usual``. Then the estimate for a segment may be higher and better.
+    # For the healthy users that look affected, `_estimate_affected` subtracts the share ``usual``
+    # of the users. If there are fewer of them, the estimate for all users is too low. The estimate
+    # for a segment has fewer users to subtract, so it may be higher and better.
     affected_users = max(_estimate_affected(affected, usual, rows) for rows in segments.values())
     if affected_users <= 0:
         return ALL
 
-    def score(rows: Rows) -> float:
+    def measure_f1(rows: Rows) -> float:
         """Return the F1, or 0 if the segment does not contain enough of the affected users."""
         affected_inside = _estimate_affected(affected, usual, rows)
         by_chance = affected_users * len(rows) / users
         is_sure = affected_inside - by_chance >= _SURE_OF_A_SEGMENT * math.sqrt(by_chance)
+        # A group of all users never has more affected users than a random group.
         is_everybody = len(rows) == users
         has_most = affected_inside >= _IN_SEGMENT * affected_users
         if has_most and (is_sure or is_everybody):
@@ -246,20 +253,20 @@ def find_affected_segment(affected: Flags, usual: float, segments: Mapping[str, 
             return 2 * affected_inside / (affected_users + len(rows))
         return 0.0
 
-    scores = {name: score(rows) for name, rows in sorted(segments.items())}
+    f1 = {name: measure_f1(rows) for name, rows in sorted(segments.items())}
     # The segments with the greatest F1 come first.
-    names = [name for name in scores if name != ALL and scores[name] > 0]
-    names.sort(key=lambda name: -scores[name])
+    names = [name for name in f1 if name != ALL and f1[name] > 0]
+    names.sort(key=lambda name: -f1[name])
     best = ALL
-    if names and scores[names[0]] >= _BETTER * scores[ALL]:
+    if names and f1[names[0]] >= _BETTER * f1[ALL]:
         best = names[0]
     # Each pair must be clearly better than the best name so far, which may be an earlier pair.
     for first, second in itertools.combinations(names, 2):
         if _dimension_of(first) == _dimension_of(second):
             continue
         joint_name = AND.join(sorted((first, second)))
-        scores[joint_name] = score(rows_of_segment(joint_name, segments))
-        if scores[joint_name] > _NARROWER * scores[best]:
+        f1[joint_name] = measure_f1(rows_of_segment(joint_name, segments))
+        if f1[joint_name] > _NARROWER * f1[best]:
             best = joint_name
     return best
 
@@ -320,7 +327,7 @@ def compare_exposure(
     lists are compared in whole per cent, as texts show them.
 
     ``before`` (n, k) and ``after`` (m, j) use the same codes >= 0. A row has each code at most
-    once. The end of a row is padded with -1. ``name`` returns the id of a code. An item at rank r
+    once. The end of a row is padded with -1. ``name`` returns the id of a code. An item at place r
     (from 1) has the exposure 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002).
     If there are no lists, all exposures are 0. The cost is O(places + items).
     """

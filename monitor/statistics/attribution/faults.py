@@ -12,9 +12,10 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.change_features import (
+    SHARE_BINS,
     ChangeFeature,
     find_outlying_bins,
-    least_share,
+    least_affected_share,
 )
 from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
 from monitor.statistics.attribution.hypotheses import find_hypotheses
@@ -48,7 +49,7 @@ _ALIKE = 6
 _UNCHANGED = 0.99
 # If at least this share of the users seems to be affected, we assume that all of them are.
 _NEARLY_ALL = 0.8
-# If at least this share of the healthy lists would be outliers after being reversed, we assume that
+# If at least this share of the healthy lists would become outliers when reversed, we assume that
 # all reversed lists are outliers.
 _APART = 0.95
 # Some affected users look healthy. An estimate is corrected for them if at least this share of the
@@ -81,7 +82,8 @@ def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> 
     lost_in_segment = lost_by_segment[segment]
     asked_in_segment = rows[segment].asked
     empty = everybody.users_by_reason.get((arm, CoverageReason.EMPTY), 0)
-    # These keys are in stored explanations: the share of empty lists, and the usual share.
+    # Stored explanations contain these keys. ``empty`` is the share of the lost users that got an
+    # empty list. ``before`` is the usual share of lost users.
     detail = {"empty": empty / lost}
     if usual_share is not None:
         detail["before"] = usual_share
@@ -94,7 +96,7 @@ def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> 
         users=lost,
         compared=asked,
         detail=detail,
-        # Exactly the users of this segment are lost.
+        # The number of users is exact if all users of the segment are lost, and nobody else.
         is_exact=segment != ALL and lost == lost_in_segment == asked_in_segment,
     )
 
@@ -154,7 +156,7 @@ def find_fault(scene: Scene) -> Fault | None:
     """
     hypotheses = find_hypotheses(scene)
     # Redundant hypotheses are left out below, but their arms may have a fault too.
-    arms_in_question = {hypothesis.arm for hypothesis in hypotheses}
+    arms_with_hypothesis = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
     finding = _select_finding([_make_finding(hypothesis, scene) for hypothesis in hypotheses])
     explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
@@ -172,22 +174,22 @@ def find_fault(scene: Scene) -> Fault | None:
     return Fault(
         finding=finding,
         affected=affected,
-        is_other_unchanged=_is_other_unchanged(scene, finding, arms_in_question),
+        is_other_unchanged=_is_other_unchanged(scene, finding, arms_with_hypothesis),
     )
 
 
 def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> bool:
     """Whether the hypothesis only repeats a more specific hypothesis.
 
-    There are three cases:
+    A hypothesis is specific if a new model does not cause the same (see `FaultFacts`). There are
+    three cases:
 
-    - The lists of both arms became more similar, and both arms have the same more specific fault.
-      For example, both put one item first.
-    - The lists look interleaved, but at least as many lists became shorter. A shorter list easily
-      looks interleaved, because fewer items need to be near the top.
-    - The fault looks like a change of the model, and a more specific fault of the same arm affected
-      nearly all of these users. For example, if lists became shorter, their items seem to be
-      replaced too.
+    - The lists of both arms became more similar, and both arms have the same specific fault. For
+      example, both put one item first.
+    - The lists of some users look interleaved, but the lists of at least as many users became
+      shorter. A shorter list easily looks interleaved, because fewer items need to be near the top.
+    - A new model causes the same, and a specific fault of the same arm affected nearly all of these
+      users. For example, if lists became shorter, their items seem to be replaced too.
     """
     specific = [other for other in hypotheses if not other.kind.facts.is_model_change]
     if hypothesis.kind.facts.is_similarity:
@@ -198,8 +200,8 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
         return both_arms_have_one_kind or _is_due_to_short_lists(hypothesis, specific)
     if not hypothesis.kind.facts.is_model_change:
         return False
-    of_arm = [other for other in specific if other.arm is hypothesis.arm]
-    return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
+    of_same_arm = [other for other in specific if other.arm is hypothesis.arm]
+    return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_same_arm)
 
 
 def _is_due_to_short_lists(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
@@ -212,10 +214,8 @@ def _is_due_to_short_lists(hypothesis: Hypothesis, others: Sequence[Hypothesis])
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
     """Select the most specific finding that explains at least half as much as the best finding.
 
-    Findings are compared by the share of the drop that they explain. If the drop is not
-    significant, or if no finding explains it, findings are compared by their shares of affected
-    users. In this case, kinds that a worse model causes too are selected only if there is no other
-    kind.
+    Findings are compared by the share of the drop that they explain. If no finding explains any of
+    it, findings are compared by their shares of affected users.
 
     None if there are no findings. ``findings`` are ordered from the most to the least specific
     kind. The result names both arms if both have the fault.
@@ -223,8 +223,10 @@ def _select_finding(findings: Sequence[Finding]) -> Finding | None:
     if not findings:
         return None
     rate = _explained
+    # If the drop is not significant, no finding explains any of it.
     if max(map(_explained, findings)) < _LEAST_EXPLAINED:
         rate = _share
+        # A change that a new model causes too is a fault only if nothing else was found.
         specific = [finding for finding in findings if not finding.kind.facts.is_model_change]
         findings = specific or findings
     greatest = max(map(rate, findings))
@@ -284,7 +286,7 @@ def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
         share = _estimate_share(hypothesis.feature, hypothesis, scene, judged_rows)
         users = share * len(rows)
     likely_affected = _select_likely_affected(hypothesis, scene, rows, share)
-    is_order = hypothesis.kind is FaultKind.REORDERED
+    only_order = hypothesis.kind is FaultKind.REORDERED
     # ``users`` is exact if all judged users of the segment are affected, and nobody else.
     is_all_affected = hypothesis.affected[judged_rows].all()
     is_exact = is_all_affected and hypothesis.affected.sum() == len(judged_rows)
@@ -295,7 +297,7 @@ def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
         segment_share=share,
         users=round(users),
         compared=len(scene.batch),
-        explained=_share_of_drop(likely_affected, scene, is_order=is_order),
+        explained=_share_of_drop(likely_affected, scene, only_order=only_order),
         detail=hypothesis.detail,
         is_exact=bool(is_exact),
     )
@@ -336,27 +338,31 @@ def _estimate_share(
     this feature.
     """
     bins = scene.bins[hypothesis.arm][feature][rows]
-    # A hypothesis on one segment was found by the segment's usual shares (see `find_by_feature`).
+    # These must be the same usual shares as in `find_by_feature`, which found the hypothesis.
     segment_rows = None if hypothesis.segment == ALL else rows
     usual = usual_shares(scene, hypothesis.arm, feature, segment_rows)
     if feature in {ChangeFeature.REPLACED, ChangeFeature.REORDERED}:
         outliers = find_outlying_bins(bins, usual)
         if outliers is not None:
-            # `REPLACED` finds lists of other users and random lists, which are always outliers.
-            # `REORDERED` finds reversed lists. They are outliers if nearly all healthy lists would
-            # be outliers after being reversed.
-            is_reversed_outlying = outliers.share_if_reversed >= _APART
-            if feature is ChangeFeature.REPLACED or is_reversed_outlying:
+            # If all affected users are in the outlying bins, their share can be computed directly.
+            # `REPLACED` finds random lists and other users' lists. All of them are outliers.
+            are_all_outlying = feature is ChangeFeature.REPLACED
+            if feature is ChangeFeature.REORDERED:
+                # `REORDERED` finds reversed lists. A reversed list gets from bin b into bin
+                # SHARE_BINS - b. So it becomes an outlier if b is at most this bin.
+                highest_bin = SHARE_BINS - outliers.lowest_bin
+                are_all_outlying = sum(usual[: highest_bin + 1]) >= _APART
+            if are_all_outlying:
                 return outliers.affected_share
     # Both values are lower bounds, so the larger one is nearer to the true share.
     share_above_usual = float(hypothesis.affected[rows].mean()) - hypothesis.usual
-    share = max(least_share(bins, usual), share_above_usual)
+    share = max(least_affected_share(bins, usual), share_above_usual)
     if feature is ChangeFeature.FIRST_MOVED:
         return _correct_for_unmoved(share, usual)
     if feature is ChangeFeature.FIRST_GONE:
-        # The fault drops the first places of each list. A user looks affected only if the former
-        # first item would have been in one of these places. ``shares_by_place`` says how often the
-        # former first item usually is in the first, the second and the third place.
+        # The fault removes the items of the first places of each list. A user looks affected only
+        # if the former first item is removed. Without the fault, this item would be in the first,
+        # the second or the third place as often as ``shares_by_place`` says.
         shares_by_place = usual_shares(scene, hypothesis.arm, ChangeFeature.FIRST_MOVED)
         dropped_places = round(hypothesis.detail["places"])
         seen_share = sum(shares_by_place[:dropped_places])
@@ -394,18 +400,17 @@ def _new_items_cost_more(affected: Flags, scene: Scene) -> bool:
     return bool(from_new_items > from_order)
 
 
-def _share_of_drop(affected: Flags, scene: Scene, *, is_order: bool) -> float | None:
+def _share_of_drop(affected: Flags, scene: Scene, *, only_order: bool) -> float | None:
     """Return the share of the drop that the affected users explain, 0 to 1. None without a drop.
 
-    The growth is how much the distance of a user's lists grew since the earlier run. With
-    ``is_order``, only the part ``order`` of the distance counts. Without the fault, the affected
+    The mean score drops because the distances of users' lists grow. Without the fault, the affected
     users' distances are assumed to grow as much as the other users' distances. Only the growth
-    beyond that is explained.
+    beyond that is explained. With ``only_order``, only the part ``order`` of the distances counts.
     """
     if scene.changes is None or scene.drop is None:
         return None
     parts = scene.changes.parts
-    growth = parts.order if is_order else parts.total
+    growth = parts.order if only_order else parts.total
     is_known = ~np.isnan(growth)
     growth_of_affected = growth[is_known & affected]
     growth_of_others = growth[is_known & ~affected]
@@ -415,8 +420,7 @@ def _share_of_drop(affected: Flags, scene: Scene, *, is_order: bool) -> float | 
     if len(growth_of_others):
         growth_by_fault -= growth_of_others.mean()
     explained_growth = float(growth_by_fault) * len(growth_of_affected)
-    # Similarity drops by as much as the distance grows. So the drop is the mean growth of all
-    # users.
+    # The mean score drops by as much as the mean distance grows. So the drop is the mean growth.
     total_growth = int(is_known.sum()) * scene.drop
     return min(1.0, max(0.0, explained_growth / total_growth))
 
@@ -424,17 +428,20 @@ def _share_of_drop(affected: Flags, scene: Scene, *, is_order: bool) -> float | 
 def _is_other_unchanged(
     scene: Scene,
     finding: Finding,
-    arms_in_question: Collection[Arm],
+    arms_with_hypothesis: Collection[Arm],
 ) -> bool | None:
-    """Whether hardly any list of the other arm changed, which is the arm without the fault.
+    """Whether hardly any list changed in the arm that does not have the fault.
 
-    None if lists of the other arm changed and its usual changes are not known. None also if the
-    other arm may have a fault too, or if there are no earlier lists.
+    This arm is called the other arm. False if lists of the other arm changed, as they usually do.
+    None if lists changed and the usual changes are not known. None also if the other arm may have a
+    fault too, or if there are no earlier lists.
     """
     other = finding.arms[0].other
-    if scene.changes is None or len(finding.arms) > 1 or other in arms_in_question:
+    if scene.changes is None or len(finding.arms) > 1 or other in arms_with_hypothesis:
         return None
     is_same = scene.changes.lists[other].is_same
     if is_same[scene.changes.is_known].mean() >= _UNCHANGED:
         return True
-    return False if other in scene.usual_histograms else None
+    if other in scene.usual_histograms:
+        return False
+    return None

@@ -8,7 +8,7 @@ from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
-    judge_lists,
+    find_origin,
 )
 from monitor.statistics.attribution.changed_items import find_removed_items, find_risen_or_fallen
 from monitor.statistics.attribution.changes import PairChanges
@@ -35,6 +35,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
         shares_affected = [each.affected.mean() for each in similar if each is not None]
+        # If few users have similar lists, the lists of all users may be a little more alike.
         if max(shares_affected, default=0.0) < MANY_ALIKE:
             hypotheses.append(find_all_alike(scene, scene.changes))
     hypotheses += [_find_cut_short(scene, arm) for arm in Arm]
@@ -49,7 +50,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
         ):
             hypotheses += [find(scene, scene.changes, arm) for arm in Arm]
     if not any(hypotheses):
-        # A few users with one list prove little, so they are searched only if nothing was found.
+        # No hypothesis holds. Only then are a few users with one list searched. They prove little.
         hypotheses = [find_few_sharing(scene, arm) for arm in Arm]
     return [hypothesis for hypothesis in hypotheses if hypothesis is not None]
 
@@ -60,8 +61,9 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     Without earlier lists, find users whose lists are shorter than the other arm's lists. None if
     there are hardly more such users than users with longer lists.
 
-    The result's ``detail`` has the median length of the shorter lists, now and before. At most the
-    share ``duplicated`` of these lists is shorter only because duplicates were removed.
+    The result's ``detail`` has the median length of the shorter lists, now and before. Lists also
+    become shorter because duplicates are removed from them. ``duplicated`` is the share of the
+    shorter lists for which this is possible.
     """
     _, lengths = scene.batch.of(arm)
     _, lengths_before = lists_before(scene, arm)
@@ -70,7 +72,7 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
     is_longer = is_judged & (lengths > lengths_before)
     if not is_increase(is_shorter, is_longer):
         return None
-    # It is not known which lists had duplicates, so all of them are assumed to be shorter lists.
+    # It is not known which lists had duplicates. Each of them is assumed to be a shorter list.
     share_shorter = float(is_shorter.mean())
     duplicated = min(1.0, _share_duplicated(scene, arm) / share_shorter)
     detail = {
@@ -99,7 +101,7 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     by_new_items = find_by_feature(scene, arm, ChangeFeature.REPLACED, FaultKind.REPLACED)
     if by_new_items is None:
         return None
-    kind = judge_lists(changes.lists[arm], by_new_items.affected)
+    kind = find_origin(changes.lists[arm], by_new_items.affected)
     # Nearly all items of other users' lists and of random lists are new. So the number of new items
     # is enough to recognize the affected users.
     if kind is not FaultKind.REPLACED:
@@ -109,8 +111,8 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     by_total = find_by_feature(scene, arm, ChangeFeature.TOTAL, kind)
     if by_total is not None:
         return by_total
-    # The share of affected users is estimated by the feature. `ChangeFeature.REPLACED` would count
-    # users with few new items as not affected.
+    # `find_fault` estimates the share of affected users from the bins of the feature. With the
+    # feature `REPLACED`, users with few new items would not count as affected.
     return replace(by_new_items, feature=ChangeFeature.TOTAL)
 
 

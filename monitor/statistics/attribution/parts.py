@@ -49,22 +49,37 @@ class Parts:
 
 @immutable
 class Walk:
-    """The steps that `walk_to` takes. Only the candidate's lists differ between the steps.
+    """The way from the pairs ``before`` to the pairs ``after``, in five steps.
 
-    The steps are in this order, with the part to which each change belongs::
+    If a list changes, its score changes. A walk shows how much of this is due to replaced items, to
+    another order, and to another length. For this, the candidate's list is changed step by step.
+    The score that is lost in a step is the cost of this step.
 
-        before  --length-->  before_cut  --membership-->  hybrid
-                --order-->  after_cut  --length-->  after
+    For example, the candidate's list of a user changes from A B C D E to X C A D. The score is the
+    average overlap with the baseline's list A B C D E::
+
+        batch              list       score  what the step to this batch does
+        before             A B C D E  1.00
+        before_cut         A B C D    0.96   length: cuts the list to the shorter length
+        replaced_in_place  A X C D    0.70   membership: puts X in the place of B
+        before_reordering  X A C D    0.50   both: moves X to its new place, so A moves too
+        after_cut          X C A D    0.40   order: gives the common items their new order
+        after              X C A D    0.40   length: adds the cut places (here there are none)
+
+    Items of both cut lists (A, C, D) are called common. Items of only one are called removed (B) or
+    new (X). One step belongs to membership and to order. `share_steps` divides its cost of 0.20 in
+    proportion to the step before it (0.26) and the step after it (0.10). So membership costs 0.40,
+    order costs 0.16, and length costs 0.04. Together they cost 0.60, which is 1.00 - 0.40.
 
     If no list has to be cut, the cut batch is the same object as the uncut batch.
     """
 
     before: PairBatch
     before_cut: PairBatch
-    hybrid: PairBatch
+    replaced_in_place: PairBatch
+    before_reordering: PairBatch
     after_cut: PairBatch
     after: PairBatch
-    swapped: PairBatch  # not in this order: ``before_cut`` with new items replacing removed ones
 
 
 def split_distances(
@@ -75,9 +90,8 @@ def split_distances(
     """Split each pair's distance into the parts membership, order and length.
 
     The distance of the baseline's list B and the candidate's list C is score(B, B) - score(B, C).
-    `walk_to` changes the pair (B, B) to (B, C) in steps. Each step belongs to one part. The score
-    that a step loses is added to its part, so the parts add up to the distance. The computing time
-    is O(n k).
+    A `Walk` changes the pair (B, B) to (B, C) in steps. The score that is lost in a step is added
+    to the part of this step, so the parts add up to the distance. The computing time is O(n k).
 
     A part can be negative if the metric does not lower the score of short lists, such as ``rbo``.
     It can also be negative if the metric may prefer a wrong order or a wrong item. If any score of
@@ -87,14 +101,14 @@ def split_distances(
     """
     identical = _with_baseline_twice(batch)
 
-    def score_step(step: PairBatch) -> Floats:
-        if step is identical:
+    def score_on_walk(pairs: PairBatch) -> Floats:
+        if pairs is identical:
             return _score_identical(identical, score)
-        if step is batch and scores is not None:
+        if pairs is batch and scores is not None:
             return scores
-        return score(step)
+        return score(pairs)
 
-    return share_steps(walk_to(identical, batch), score_step)
+    return share_steps(walk_to(identical, batch), score_on_walk)
 
 
 def _score_identical(twice: PairBatch, score: ScoreBatch) -> Floats:
@@ -110,30 +124,29 @@ def _score_identical(twice: PairBatch, score: ScoreBatch) -> Floats:
 
 
 def walk_to(before: PairBatch, after: PairBatch) -> Walk:
-    """Return steps that change the candidate's lists from ``before`` to ``after``.
+    """Return the batches of the walk from ``before`` to ``after``. `Walk` has an example.
 
-    Both batches may differ only in the candidate's lists. First, both lists are cut to the length
-    of the shorter one. An item of both cut lists is called common. An item of only one cut list is
-    called removed or new. The first and last steps of the walk are the arguments themselves, not
-    copies.
+    The arguments may differ only in the candidate's lists. The first and the last batch of the walk
+    are the arguments themselves, not copies. Two batches are built here:
 
-    ``hybrid`` has the items of ``after_cut``. The new items have the same places as in
-    ``after_cut``. The common items fill the other places, in the order of ``before_cut``. So the
-    order step moves common items only. The membership step costs 0 if both lists have the same
-    items.
+    - ``replaced_in_place`` has the common items at the places of ``before_cut``. The new items fill
+      the other places, in the order of ``after_cut``.
+    - ``before_reordering`` has the new items at the places of ``after_cut``. The common items fill
+      the other places, in the order of ``before_cut``.
 
-    `share_steps` also needs the batch ``swapped``. In ``swapped``, the common items have the same
-    places as in ``before_cut``. The new items fill the other places, in the order of ``after_cut``.
+    If both cut lists have the same items, both batches have the lists of ``before_cut``. Then
+    membership costs nothing.
 
-    A weight moves with its item. The ties of ``hybrid`` are at the same places as in ``after_cut``.
-    The parts depend on the order of the steps (sequential decomposition: Oaxaca 1973; DiNardo,
-    Fortin and Lemieux 1996).
+    A weight moves with its item. The ties of ``before_reordering`` are at the same places as in
+    ``after_cut``. The parts depend on the order of the steps (sequential decomposition: Oaxaca
+    1973; DiNardo, Fortin and Lemieux 1996).
     """
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     before_cut = _cut(before, shorter)
     after_cut = _cut(after, shorter)
-    # Pairs of both cut lists. If ``before`` has the baseline's lists twice, ``after_cut`` has the
-    # same pairs. Then it is used, because its alignment may be computed already.
+    # Each of these pairs has both cut lists of a user. Their alignment shows the common items. In
+    # `split_distances`, the baseline's list is the earlier list. If it is not cut, ``after_cut``
+    # has these pairs already, and perhaps their alignment.
     cut_pairs = after_cut
     if before_cut.candidate is not after_cut.baseline:
         cut_pairs = PairBatch(
@@ -142,10 +155,10 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
             baseline_lengths=shorter,
             candidate_lengths=shorter,
         )
-    hybrid = _with_copies(after_cut)
-    swapped = _with_copies(before_cut)
+    replaced_in_place = _with_copies(before_cut)
+    before_reordering = _with_copies(after_cut)
     for rows, alignment in blocks(cut_pairs):
-        # The alignment has k rows. After k places, all lists of the block have only padding. The
+        # The alignment has k rows. After k places, all lists of these users have only padding. The
         # position k means that the other list does not have the item.
         k = alignment.k
         was_common = np.zeros(before_cut.candidate[rows].shape, dtype=bool)
@@ -154,68 +167,68 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
         is_common[:, :k] = (alignment.candidate_positions < k).T
         is_removed = ~was_common & (before_cut.candidate[rows] >= 0)
         is_new = ~is_common & (after_cut.candidate[rows] >= 0)
-        # `take` with a slice returns views, so these calls change ``hybrid`` and ``swapped``.
-        _copy_items(hybrid.take(rows), is_common, before_cut.take(rows), was_common)
-        _copy_items(swapped.take(rows), is_removed, after_cut.take(rows), is_new)
+        # `take` with a slice returns views, so these calls change the two copies.
+        _copy_items(replaced_in_place.take(rows), is_removed, after_cut.take(rows), is_new)
+        _copy_items(before_reordering.take(rows), is_common, before_cut.take(rows), was_common)
     return Walk(
         before=before,
         before_cut=before_cut,
-        hybrid=hybrid,
+        replaced_in_place=replaced_in_place,
+        before_reordering=before_reordering,
         after_cut=after_cut,
         after=after,
-        swapped=swapped,
     )
 
 
 def share_steps(walk: Walk, score: ScoreBatch) -> Parts:
-    """Return for each pair how much score the steps of each part lose. This is the part's cost.
+    """Return for each pair how much score is lost in the steps of each part: the part's cost.
 
-    The step from ``before_cut`` to ``hybrid`` replaces items and may also move common items. So the
-    cost of this step is divided:
+    The step from ``replaced_in_place`` to ``before_reordering`` moves new items and common items.
+    So it belongs to membership and to order. Its cost is divided between them in proportion to
+    these two costs:
 
-    - From ``before_cut`` to ``swapped``, items are only replaced. This is membership.
-    - From ``hybrid`` to ``after_cut``, common items are only moved. This is order.
-    - From ``swapped`` to ``hybrid``, the cost is divided in proportion to these two costs.
+    - From ``before_cut`` to ``replaced_in_place``, items are only replaced.
+    - From ``before_reordering`` to ``after_cut``, common items are only reordered.
     """
 
-    def score_step(step: PairBatch) -> Floats:
-        values = score(step)
+    def score_defined(pairs: PairBatch) -> Floats:
+        values = score(pairs)
         # Infinite scores are undefined too.
         return np.where(np.isfinite(values), values, np.nan)
 
-    # A step that is the same object as the step before it is scored once.
-    before = score_step(walk.before)
+    # A cut batch that is the same object as the uncut batch is not scored again.
+    before = score_defined(walk.before)
     before_cut = before
     if walk.before_cut is not walk.before:
-        before_cut = score_step(walk.before_cut)
-    swapped = score_step(walk.swapped)
-    hybrid = score_step(walk.hybrid)
-    after_cut = score_step(walk.after_cut)
+        before_cut = score_defined(walk.before_cut)
+    replaced_in_place = score_defined(walk.replaced_in_place)
+    before_reordering = score_defined(walk.before_reordering)
+    after_cut = score_defined(walk.after_cut)
     after = after_cut
     if walk.after is not walk.after_cut:
-        after = score_step(walk.after)
-    replacing_cost = before_cut - swapped
-    moving_cost = hybrid - after_cut
-    order_share = _share_of_moving(replacing_cost, moving_cost)
-    order_in_hybrid = order_share * (swapped - hybrid)
+        after = score_defined(walk.after)
+    replacing_cost = before_cut - replaced_in_place
+    reordering_cost = before_reordering - after_cut
+    order_share = _share_of_reordering(replacing_cost, reordering_cost)
+    # What the step between the two costs adds to the order. The rest of this step is membership.
+    added_to_order = order_share * (replaced_in_place - before_reordering)
     parts = Parts(
-        # The cost from ``before_cut`` to ``hybrid``, without the cost that belongs to the order.
-        membership=before_cut - hybrid - order_in_hybrid,
-        order=moving_cost + order_in_hybrid,
+        membership=before_cut - before_reordering - added_to_order,
+        order=reordering_cost + added_to_order,
         length=(before - before_cut) + (after_cut - after),
     )
     is_defined = ~np.isnan(parts.membership + parts.order + parts.length)
     return parts.where(is_defined)
 
 
-def _share_of_moving(replacing_cost: Floats, moving_cost: Floats) -> Floats:
-    """Return the share of ``moving_cost`` in the sum of both absolute costs, 0 to 1.
+def _share_of_reordering(replacing_cost: Floats, reordering_cost: Floats) -> Floats:
+    """Return the share of ``reordering_cost`` in the sum of both absolute costs, 0 to 1.
 
     The share is 0 if both costs are 0, or if a cost is NaN.
     """
-    total = np.abs(replacing_cost) + np.abs(moving_cost)
+    total = np.abs(replacing_cost) + np.abs(reordering_cost)
     share: Floats = np.zeros_like(total)
-    np.divide(np.abs(moving_cost), total, out=share, where=total > _ROUNDING_ERROR)
+    np.divide(np.abs(reordering_cost), total, out=share, where=total > _ROUNDING_ERROR)
     return share
 
 

@@ -31,8 +31,8 @@ class Scene:
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
     changes: PairChanges | None = None  # None if there are no earlier lists
-    # Whether the earlier lists are older than the last run, because runs were skipped
-    is_older: bool = False
+    # Whether the earlier lists are not from the last run, but from a run before it
+    has_runs_between: bool = False
     # Usual shares of users by arm, feature and bin.
     usual_histograms: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     usually_missing: float | None = None  # usual share of users without a list, None if unknown
@@ -48,6 +48,7 @@ class Scene:
         bins = {
             arm: bin_lists(lists, is_unchanged[arm]) for arm, lists in self.changes.lists.items()
         }
+        # The features that compare both arms belong to the candidate, see `ChangeFeature`.
         bins[Arm.CANDIDATE] |= _bin_similar(self.batch, self.changes.is_known)
         return bins
 
@@ -65,7 +66,8 @@ class Scene:
 def _bin_similar(batch: PairBatch, is_known: Flags) -> dict[ChangeFeature, Integers]:
     """Return the bins of the features that compare both arms, integers (n,).
 
-    A bin is 1 if the user's two lists are similar, 0 if they are not, and -1 if this is unknown.
+    A bin is 1 if the user's two lists are similar, and 0 if they are not. It is -1 if this cannot
+    be judged, or if the user is not in ``is_known``, which marks users with earlier lists.
     """
     is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
     flags = {
@@ -111,25 +113,25 @@ def is_increase(gained: Flags, lost: Flags, least: int = LEAST_AFFECTED_USERS) -
 
 
 def find_by_feature(
-    scene: Scene, arm: Arm, feature: ChangeFeature, kind: FaultKind, *, times: float = 1.0
+    scene: Scene, arm: Arm, feature: ChangeFeature, kind: FaultKind, *, least_ratio: float = 1.0
 ) -> Hypothesis | None:
     """Find users whose lists changed unusually in one ``feature``, as the fault ``kind`` does.
 
     The users in outlying bins are affected. All users are searched first, and then single segments
-    (see `search_segments`). None if no bin is outlying, or if the share of the users in outlying
-    bins is less than ``times`` the largest usual share.
+    (see `search_segments`). None if no bin is outlying. None also if the share of the users in
+    outlying bins, divided by the greatest normal share, is less than ``least_ratio``.
     """
     bins = scene.bins[arm][feature]
 
     def find_in_segment(segment: str) -> Outliers | None:
         rows = scene.segments[segment]
-        # The usual shares of all users are used. For a single segment they are widened.
+        # For a single segment, `usual_shares` uses the segment's users too.
         segment_rows = None if segment == ALL else rows
         outliers = find_outlying_bins(bins[rows], usual_shares(scene, arm, feature, segment_rows))
         if outliers is None:
             return None
-        outlying_share = (bins[rows] >= outliers.least).mean()
-        if outlying_share < times * outliers.usual:
+        outlying_share = (bins[rows] >= outliers.lowest_bin).mean()
+        if outlying_share < least_ratio * outliers.greatest_normal_share:
             return None
         return outliers
 
@@ -139,13 +141,13 @@ def find_by_feature(
     segment, outliers = segment_with_most
     rows = scene.segments[segment]
     affected = np.zeros(len(bins), dtype=bool)
-    affected[rows] = bins[rows] >= outliers.least
+    affected[rows] = bins[rows] >= outliers.lowest_bin
     return Hypothesis(
         kind=kind,
         arm=arm,
         affected=affected,
         judged=bins >= 0,
-        usual=outliers.usual,
+        usual=outliers.greatest_normal_share,
         feature=feature,
         segment=segment,
     )
@@ -194,7 +196,7 @@ def usual_shares(
     this run are used, because that arm is probably healthy. In two cases, the other arm's shares in
     this run are combined with the past shares by `widest_shares`:
 
-    - Other runs are between the earlier lists and this run. Lists change more over several runs
+    - There were runs between the earlier lists and this run. Lists change more over several runs
       than over one, and the other arm shows how much more.
     - ``rows`` of a segment are given. Then the other arm's shares among these users are used,
       because the users of a segment may usually change more than all users.
@@ -203,7 +205,7 @@ def usual_shares(
     shares = scene.usual_histograms.get(arm, {}).get(feature)
     if shares is None:
         shares = share_bins(other_bins)
-    elif scene.is_older:
+    elif scene.has_runs_between:
         shares = widest_shares(shares, share_bins(other_bins))
     if rows is None:
         return shares

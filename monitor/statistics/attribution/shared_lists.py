@@ -9,7 +9,7 @@ from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
-    number_common_lists,
+    flag_shared_lists,
 )
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
@@ -27,18 +27,19 @@ def find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
 
     There are two tests. The test that finds more users is used.
 
-    - Since the earlier run, clearly more users got such a list than lost one.
+    - Since the earlier run, clearly more users got such a list than lost one. Without earlier
+      lists, the other arm's lists are used in their place.
     - More users than usual have such a list. This test also finds a slow rise, which adds few users
       each day. It needs earlier lists.
     """
     codes, _ = scene.batch.of(arm)
-    is_shared, list_numbers = number_common_lists(codes)
+    is_shared, list_numbers = flag_shared_lists(codes)
     if not is_shared.any():
         return None
     codes_before, _ = lists_before(scene, arm)
-    was_shared, _ = number_common_lists(codes_before)
-    # Without earlier lists the arm is compared with the other arm. Then the limit is higher,
-    # because two models differ more than two runs of one model.
+    was_shared, _ = flag_shared_lists(codes_before)
+    # In a comparison with the other arm, the limit is higher, because two models differ more than
+    # two runs of one model.
     least_increase = LEAST_AFFECTED_USERS
     if scene.changes is None:
         least_increase = 2 * LEAST_AFFECTED_USERS
@@ -75,8 +76,8 @@ def find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
         return None
     codes, _ = scene.batch.of(arm)
     codes_before, _ = lists_before(scene, arm)
-    is_shared, list_numbers = number_common_lists(codes, _FEW)
-    was_shared, _ = number_common_lists(codes_before, _FEW)
+    is_shared, list_numbers = flag_shared_lists(codes, _FEW)
+    was_shared, _ = flag_shared_lists(codes_before, _FEW)
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)
@@ -137,7 +138,7 @@ def find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | Non
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)
-    is_shared, list_numbers = number_common_lists(codes)
+    is_shared, list_numbers = flag_shared_lists(codes)
     if is_shared[hypothesis.affected].mean() >= _MOST_SHARED:
         # Healthy users may have unchanged lists, but no shared list. So the usual share is 0.
         shared = replace(

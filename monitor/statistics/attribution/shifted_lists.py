@@ -10,7 +10,7 @@ from monitor.model.rankings import Arm
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
 )
-from monitor.statistics.attribution.changed_items import keep_other_items
+from monitor.statistics.attribution.changed_items import are_other_items_kept
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
@@ -37,7 +37,9 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
     """
     lists = changes.lists[arm]
     for feature in (ChangeFeature.FIRST_GONE, ChangeFeature.FIRST_NEW):
-        hypothesis = find_by_feature(scene, arm, feature, FaultKind.SHIFTED, times=_TIMES_SHIFTED)
+        hypothesis = find_by_feature(
+            scene, arm, feature, FaultKind.SHIFTED, least_ratio=_TIMES_SHIFTED
+        )
         if hypothesis is None:
             continue
         affected = hypothesis.affected
@@ -50,8 +52,8 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
         places = _find_places(with_front, without_front)
         front_items = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * front_items
-        keeps_others = keep_other_items(scene, changes, arm, affected, front_items)
-        if has_moved and keeps_others and _keeps_order(scene, lists, hypothesis):
+        is_rest_kept = are_other_items_kept(scene, changes, arm, affected, front_items)
+        if has_moved and is_rest_kept and _keeps_order(scene, lists, hypothesis):
             has_moved_up = feature is ChangeFeature.FIRST_GONE
             detail = {"places": float(front_items), "up": float(has_moved_up)}
             return replace(hypothesis, detail=detail)
@@ -111,15 +113,15 @@ _SAMPLE = 2000
 
 
 def _find_places(lists: Codes, other_lists: Codes) -> Integers:
-    """Return the place of each item in the user's other list, from 0. -1 if it is not there.
+    """Return the place of each item in the user's other list, from 0, or -1 if it is not there.
 
     Only about `_SAMPLE` of the users are read.
     """
     step = max(1, len(lists) // _SAMPLE)
     lists, other_lists = lists[::step], other_lists[::step]
     places = np.full(lists.shape, -1)
-    for rank in range(lists.shape[1]):
-        items = lists[:, rank, np.newaxis]
+    for place in range(lists.shape[1]):
+        items = lists[:, place, np.newaxis]
         is_equal = (other_lists == items) & (items >= 0)
-        places[:, rank] = np.where(is_equal.any(axis=1), is_equal.argmax(axis=1), -1)
+        places[:, place] = np.where(is_equal.any(axis=1), is_equal.argmax(axis=1), -1)
     return places

@@ -11,7 +11,7 @@ from monitor.statistics.attribution.change_features import (
     Outliers,
     bin_lists,
     find_outlying_bins,
-    least_share,
+    least_affected_share,
     share_bins,
     widest_shares,
 )
@@ -95,7 +95,9 @@ def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
     is_known = changes.is_known
     bins = _bin_likeness(scene.batch, is_known)
     bins_before = _bin_likeness(changes.former, is_known)
-    more_alike_share = least_share(bins, share_bins(bins_before))
+    # The usual shares are those of the earlier run. So a user counts as affected if the user's two
+    # lists are more alike now.
+    more_alike_share = least_affected_share(bins, share_bins(bins_before))
     if more_alike_share < _ALL_ALIKE:
         return None
     kind = FaultKind.ALIKE
@@ -119,14 +121,14 @@ def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
 def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
     """Return the bin of each user, (n,): higher for more similar lists of both arms, -1 if unknown.
 
-    `ChangeFeature.TOTAL` measures how far the candidate's list is from the baseline's, from 0 to
-    2 `SHARE_BINS`.
+    `ChangeFeature.TOTAL` measures how far the candidate's list is from the baseline's.
     """
     # `OwnLists` can compare any two lists of a user. Here it compares the lists of both arms.
     lists = OwnLists.of_pairs(batch)
-    # The second argument, which marks unchanged lists, makes no difference to this feature.
-    distances = bin_lists(lists, is_known)[ChangeFeature.TOTAL]
-    return np.where(is_known & (distances >= 0), 2 * SHARE_BINS - distances, -1)
+    distances = bin_lists(lists, lists.is_same)[ChangeFeature.TOTAL]
+    # The feature is the sum of two features with the bins 0 to `SHARE_BINS`.
+    greatest_distance = 2 * SHARE_BINS
+    return np.where(is_known & (distances >= 0), greatest_distance - distances, -1)
 
 
 # If both arms now have the same lists, the baseline is named only if its lists changed by more than

@@ -235,7 +235,7 @@ daily = Table(
 If a run of the day changes, its sums are deleted and added up again, unless they are final.
 """
 
-PLACES = 8
+SCORE_COLUMNS = 8
 """The number of metrics in one row of ``scores``."""
 
 score_places = table_of_runs(
@@ -244,7 +244,7 @@ score_places = table_of_runs(
     *required_columns(SmallInteger, "part", "place"),
     key=("metric",),
 )
-"""The place of each metric in ``scores``: in rows with this ``part``, in column ``v<place>``."""
+"""Where ``scores`` has each metric's scores: in rows with this ``part``, in column ``v<place>``."""
 
 scores = Table(
     "scores",
@@ -253,12 +253,12 @@ scores = Table(
     Column("day", Date, nullable=False, info={"only": "postgresql"}),
     *required_columns(SmallInteger, "part"),
     *required_columns(Name, "user_id"),
-    *(Column(f"v{place}", Double) for place in range(1, PLACES + 1)),
+    *(Column(f"v{number}", Double) for number in range(1, SCORE_COLUMNS + 1)),
     PrimaryKeyConstraint("run_id", "part", "user_id", "day"),
     sqlite_with_rowid=False,
     postgresql_partition_by="RANGE (day)",
 )
-"""One row has the scores of one user in one run, for at most `PLACES` metrics.
+"""One row has the scores of one user in one run, for at most `SCORE_COLUMNS` metrics.
 
 If a run has more metrics, they are in rows of further parts. An undefined score is NULL on SQLite
 and NaN on PostgreSQL. The view ``user_scores`` shows NULL for both. There are no foreign keys,
