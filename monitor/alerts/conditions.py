@@ -92,7 +92,7 @@ def judge_condition(
 
 
 def judge_reason(condition: Condition, measured: MeasuredRun) -> Verdict | None:
-    """Judge a condition of `OF_UNPAIRED`, which a reason of the run reports.
+    """Judge a condition of `UNPAIRED_CONDITIONS`, which a reason of the run reports.
 
     None if the run did not compare the arms' users.
     """

@@ -233,7 +233,7 @@ class NotificationPolicy:
         # If no route matches an alert, every receiver gets the alert.
         return not chosen or receiver in chosen
 
-    def in_maintenance(self, transition: Transition, now: datetime) -> str | None:
+    def explain_maintenance(self, transition: Transition, now: datetime) -> str | None:
         """Return why the change is held back at this time. None if no open window matches it."""
         for window in self.windows:
             ends_at = window.ends_at(now)
@@ -306,7 +306,7 @@ class Dispatch:
         for silence in self.snapshot.silences:
             if silence.is_active(self.now) and is_silenced(silence, start):
                 return write_silenced(silence)
-        reason = self.policy.in_maintenance(start, self.now)
+        reason = self.policy.explain_maintenance(start, self.now)
         if reason is None and self.treatment.updates is not Updates.EACH:
             reason = self._inhibited(start)
         return reason

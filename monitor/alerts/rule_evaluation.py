@@ -37,7 +37,7 @@ from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import (
-    OF_UNPAIRED,
+    UNPAIRED_CONDITIONS,
     Comparison,
     Condition,
     ConditionRule,
@@ -301,7 +301,7 @@ def _find_awaited(rules: Sequence[Rule], run: _Run, active: Iterable[AlertState]
 
 def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
     """Judge a condition. None if the run does not decide about it, or another alert reports it."""
-    if rule.condition in OF_UNPAIRED:
+    if rule.condition in UNPAIRED_CONDITIONS:
         return judge_reason(rule.condition, run.measured)
     is_split_off = find_reason(run.measured.reasons, RunReasonKind.SPLIT_OFF) is not None
     if rule.condition is Condition.NO_DATA and is_split_off:

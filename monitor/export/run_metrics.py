@@ -121,8 +121,8 @@ def _add_similarity(gauges: Gauges, key: tuple[str, str, str], summary: Summary)
             continue  # a newer version stored it, and this version has no series for it
         if statistic.quantile is not None:
             gauges.set("similarity_quantile", (*key, f"{statistic.quantile:g}"), value)
-        elif statistic.floor is not None:
-            gauges.set("similarity_share_below_ratio", (*key, f"{statistic.floor:g}"), value)
+        elif statistic.below is not None:
+            gauges.set("similarity_share_below_ratio", (*key, f"{statistic.below:g}"), value)
 
 
 def _distribution(summary: Summary, mean: float) -> Distribution:

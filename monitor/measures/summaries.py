@@ -154,7 +154,7 @@ class ScoreSums:
         total, squares = _sum_exactly(defined, max(map(abs, self.bounds)))
         self.total += total
         self.squares += squares
-        for floor in {statistic.floor for statistic in wanted if statistic.floor is not None}:
+        for floor in {statistic.below for statistic in wanted if statistic.below is not None}:
             count = int(np.count_nonzero(defined < floor))
             self.below[floor] = self.below.get(floor, 0) + count
         self.unbinned.append(defined)
@@ -214,8 +214,8 @@ class ScoreSums:
         for statistic in (*QUANTILES, *wanted):
             if statistic.quantile is not None:
                 quantiles[str(statistic)] = statistic.quantile
-            if statistic.floor is not None:
-                shares[str(statistic)] = self.below[statistic.floor] / self.n
+            if statistic.below is not None:
+                shares[str(statistic)] = self.below[statistic.below] / self.n
         levels = list(quantiles.values())
         if self.bins is None:
             values = np.quantile(ordered, levels)

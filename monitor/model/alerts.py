@@ -10,7 +10,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     ALWAYS_MISSED,
-    OF_UNPAIRED,
+    UNPAIRED_CONDITIONS,
     Condition,
     Direction,
     JudgedSeries,
@@ -240,7 +240,7 @@ class Transition:
 
         Lists of a run neither explain it nor say whom it concerns.
         """
-        return self.kind is RuleKind.CONDITION and self.statistic in OF_UNPAIRED
+        return self.kind is RuleKind.CONDITION and self.statistic in UNPAIRED_CONDITIONS
 
     @property
     def is_announced(self) -> bool:

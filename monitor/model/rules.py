@@ -60,7 +60,7 @@ class Condition(StrEnum):
     ARMS_DIFFERED = "arms_differed"
 
 
-OF_UNPAIRED = frozenset({Condition.SPLIT_OFF, Condition.ARMS_DIFFERED})
+UNPAIRED_CONDITIONS = frozenset({Condition.SPLIT_OFF, Condition.ARMS_DIFFERED})
 """The conditions that only unpaired comparisons have."""
 
 
@@ -170,7 +170,7 @@ class SimilarityRule(BaseRule):
     @property
     def is_share(self) -> bool:
         """Whether the value is a share of users."""
-        return self.statistic.floor is not None
+        return self.statistic.below is not None
 
     @property
     def thresholds(self) -> tuple[float, ...]:

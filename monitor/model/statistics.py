@@ -29,7 +29,7 @@ class Statistic:
     """
 
     quantile: float | None = None  # 0.01 to 0.99; None for the mean
-    floor: float | None = None  # the x of ``share_below(x)``; None for other statistics
+    below: float | None = None  # the x of ``share_below(x)``; None for other statistics
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -41,11 +41,11 @@ class Statistic:
             return cls(quantile=int(match[1]) / 100)
         if match := _SHARE.fullmatch(name):
             try:
-                floor = float(match[1])
+                limit = float(match[1])
             except ValueError:
-                floor = float("nan")
-            if math.isfinite(floor):
-                return cls(floor=floor)
+                limit = float("nan")
+            if math.isfinite(limit):
+                return cls(below=limit)
         raise ConfigError(
             f"unknown statistic {text!r}: use mean, p01 to p99, or share_below(x) with a number x"
         )
@@ -53,7 +53,7 @@ class Statistic:
     def __str__(self) -> str:
         if self.quantile is not None:
             return f"p{round(self.quantile * 100):02d}"
-        return "mean" if self.floor is None else f"share_below({self.floor:.15g})"
+        return "mean" if self.below is None else f"share_below({self.below:.15g})"
 
 
 class NoiseFloor(StrEnum):
@@ -150,7 +150,7 @@ class ListTrait(StrEnum):
     # the item with most of them
     EXPOSURE = "exposure_jump"
     SHIFTED = "shifted_list"  # the first item is new, or the former first item is gone
-    # These five compare both arms (see `OF_BOTH_ARMS`). They are counted for the candidate.
+    # These five compare both arms (see `TRAITS_OF_BOTH_ARMS`). They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
@@ -165,10 +165,11 @@ NO_LIST = (ListTrait.MISSING, ListTrait.EMPTY, ListTrait.FAILED, ListTrait.UNPAI
 SIMILAR_LISTS = (ListTrait.ALIKE, ListTrait.INTERLEAVED)
 """Traits of lists that are like the other arm's lists, but not identical."""
 OF_SIMILARITY = (ListTrait.IDENTICAL, *SIMILAR_LISTS)
-OF_BOTH_ARMS = (*ABOUT_ORDER, *OF_SIMILARITY)
-OF_EARLIER_LISTS = (ListTrait.UNCHANGED, ListTrait.EXPOSURE, ListTrait.SHIFTED)
-"""Traits that need earlier lists of the arm."""
-MEASURED_TRAITS = frozenset({ListTrait.SHARED, *OF_EARLIER_LISTS, *OF_BOTH_ARMS})
+TRAITS_OF_BOTH_ARMS = (*ABOUT_ORDER, *OF_SIMILARITY)
+"""Traits that compare the lists of both arms."""
+TRAITS_OF_EARLIER_LISTS = (ListTrait.UNCHANGED, ListTrait.EXPOSURE, ListTrait.SHIFTED)
+"""Traits that compare a list with the arm's earlier list."""
+MEASURED_TRAITS = frozenset({ListTrait.SHARED, *TRAITS_OF_EARLIER_LISTS, *TRAITS_OF_BOTH_ARMS})
 """Traits that arm metrics measure. The other traits are counted with the coverage, by reason."""
 
 _REASON_OF_TRAIT = {

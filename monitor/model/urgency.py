@@ -129,6 +129,6 @@ def _arms_of_share(change: Transition) -> tuple[Arm, ...] | None:
 def find_floor(change: Transition) -> float | None:
     """Return the x of an alert on ``share_below(x)``. None for alerts on other statistics."""
     try:
-        return Statistic.parse(change.statistic).floor
+        return Statistic.parse(change.statistic).below
     except ConfigError:
         return None  # another version stored the alert

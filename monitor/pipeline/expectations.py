@@ -29,7 +29,7 @@ from monitor.model.rules import (
     judged_series,
 )
 from monitor.model.runs import MeasuredRun
-from monitor.model.statistics import OF_EARLIER_LISTS, SIMILAR_LISTS, ListTrait
+from monitor.model.statistics import SIMILAR_LISTS, TRAITS_OF_EARLIER_LISTS, ListTrait
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -185,7 +185,7 @@ def compute_expectations(
 
 
 def _compares_with_earlier_lists(rule: SeriesRule) -> bool:
-    return isinstance(rule, CoverageRule) and rule.share.trait in OF_EARLIER_LISTS
+    return isinstance(rule, CoverageRule) and rule.share.trait in TRAITS_OF_EARLIER_LISTS
 
 
 @immutable

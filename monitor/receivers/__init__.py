@@ -40,7 +40,7 @@ class ReceiverOptions(OneOf):
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """The names of the receivers that this entry opens."""
-        entry: ReceiverEntry = self.given
+        entry: ReceiverEntry = self.kind_options
         return entry.names(self.kind)
 
 
@@ -55,5 +55,5 @@ def open_receivers(
     for entry in options:
         _, open_receiver = RECEIVERS[entry.kind]
         for name in entry.receiver_names:
-            receivers.append(open_receiver(entry.given, name, external_url=external_url))
+            receivers.append(open_receiver(entry.kind_options, name, external_url=external_url))
     return tuple(receivers)

@@ -201,7 +201,7 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
             relevance = HiddenRelevance(relevance, pseudonyms)
     scores_to = None
     if options.scores_to is not None:
-        scores_to = ScoreFiles(path=options.scores_to.given.path)
+        scores_to = ScoreFiles(path=options.scores_to.kind_options.path)
     arms = Arms(
         baseline=open_source(baseline),
         candidate=open_source(options.candidate),

@@ -28,13 +28,13 @@ from monitor.model.instants import utc_now
 from monitor.model.rules import Keep
 from monitor.settings.addresses import is_loopback, split_address
 from monitor.settings.configuration import receivers_by_name
-from monitor.settings.rule_checks import check_rule, lacks_lists
+from monitor.settings.rule_checks import check_rule, lacks_stored_lists
 from monitor.settings.rule_options import MetricRuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL
 from monitor.settings.translation import to_schedule
 from monitor.settings.unchecked_settings import comparison_names, names_in
 from monitor.settings.unpaired_checks import check_unpaired
-from monitor.settings.value_types import NO_NAME, is_name
+from monitor.settings.value_types import NAME_MESSAGE, is_name
 from monitor.sources import SOURCES, SampleOptions, SourceOptions, all_users_problem, joined_problem
 from monitor.storage.database_url import file_of, parse_url
 from monitor.web.access_options import AccessOptions
@@ -49,18 +49,18 @@ _EXAMPLES = {
     Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
     Need.RELEVANCE: "relevance: {file: {path: ..., user: ..., items: ..., grades: ...}}",
 }
-_NO_PANEL = (
+_NO_PANEL_MESSAGE = (
     "panel means the fixed users of users.sample, but there are none: add fixed: ... to "
     "users.sample, or write a number of users, such as 10000"
 )
-_NEVER_CERTAIN = (
+_NEVER_CERTAIN_MESSAGE = (
     "stop_when: decided ends a run before all users are asked. For this, each rule on a metric "
     "needs below or above, and judges share_below(x) or the mean of bounded scores: change the "
     "rules, or remove stop_when"
 )
 _SCORES_PATH = ("scores_to", "file", "path")
 _DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal", ".lock")
-_READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
+_READ_KEYS = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
 
 
 def check_settings(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
@@ -100,7 +100,7 @@ def _check_names(comparisons: _Comparisons) -> Iterator[Problem]:
     yield from find_duplicates([*names, *candidate_names], NAME_TAKEN.format("comparison"))
     for path, name in candidate_names:
         if name is not None and not is_name(name):
-            yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NO_NAME}")
+            yield Problem(path, f"becomes the name of a comparison, NAME.KEY, which {NAME_MESSAGE}")
 
 
 def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[Problem]:
@@ -118,21 +118,24 @@ def _check_listen(settings: Partial, access: AccessOptions | None) -> Iterator[P
         return
     reason = "there is no authentication"
     if settings.has("web_config_file"):
-        if access is None or access.authenticates:
-            return  # an unreadable file was reported before
+        if access is None:
+            return  # the missing or unreadable file was reported before
+        if access.authenticates:
+            return
         reason = "web_config_file names no users (TLS alone keeps nobody out)"
     yield problem_of("listen", f"can be reached from other machines, and {reason}: {_ADVICE}")
 
 
 def _check_retention(retention: Partial) -> Iterator[Problem]:
-    """Report data that should be stored longer than the runs to which they belong."""
-    longest = retention.runs
-    if not longest:
+    """Report data that would be stored longer than the run to which the data belongs."""
+    age_of_runs = retention.runs
+    if not age_of_runs:
         return
     for key in ("scores", "lists", "evidence", "summaries"):
         age = getattr(retention, key)
-        is_too_long = age is not None and age > longest
-        # A default may be too long, because the data is deleted with its run anyway.
+        is_too_long = age is not None and age > age_of_runs
+        # Only ages in the file are reported. A default may be too long, because the data is
+        # deleted with its run anyway.
         if retention.has(key) and is_too_long:
             yield Problem(
                 ("retention", key),
@@ -352,11 +355,11 @@ def _check_users(comparison: Partial) -> Iterator[Problem]:
 def _check_sample(sample: SampleOptions | None, comparison: Partial) -> Iterator[Problem]:
     """Report a sample that never stops early, and settings that need fixed users."""
     if sample is not None and sample.stops_early and not _can_decide_early(comparison):
-        yield Problem(("users", "sample"), _NEVER_CERTAIN)
+        yield Problem(("users", "sample"), _NEVER_CERTAIN_MESSAGE)
     if sample is None or not sample.fixed:
         for key in ("keep_scores", "keep_lists"):
             if getattr(comparison, key) is Keep.PANEL:
-                yield problem_of(key, _NO_PANEL)
+                yield problem_of(key, _NO_PANEL_MESSAGE)
 
 
 def _list_sources(comparison: Partial) -> dict[tuple[str, ...], SourceOptions]:
@@ -399,7 +402,7 @@ def _check_score_files(settings: Partial, comparisons: _Comparisons) -> Iterator
         if sink is None or sink.file is None:
             continue
         path: KeyPath = ("comparisons", index, *_SCORES_PATH)
-        score_files.append((path, _resolve_folder(sink.file.path)))
+        score_files.append((path, _comparable_path(sink.file.path)))
         if comparison.has("candidates"):
             yield Problem(
                 path,
@@ -421,8 +424,8 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
     files: dict[str, str] = {}
     if file is None:
         return files
-    # The database's path may be a link.
-    for path in (_resolve_folder(file), str(file.resolve())):
+    # The path of the database may be a link. Then neither the link nor its file may be overwritten.
+    for path in (_comparable_path(file), str(file.resolve())):
         for suffix in _DATABASE_SUFFIXES:
             files[f"{path}{suffix}"] = "is a file of the database"
     return files
@@ -430,7 +433,7 @@ def _files_of_database(url: SecretStr | None) -> dict[str, str]:
 
 def _files_read(comparison: Partial) -> dict[str, str]:
     """The files that the comparison reads, each with a text that says what uses it."""
-    sources = {key: getattr(comparison, key) for key in _READ}
+    sources = {key: getattr(comparison, key) for key in _READ_KEYS}
     floor = comparison.noise_floor
     if floor is not None:
         sources["noise_floor"] = floor.retrain
@@ -442,22 +445,25 @@ def _files_read(comparison: Partial) -> dict[str, str]:
     for key, source in sources.items():
         file = getattr(source, "file", None)
         if file is not None:
-            files[_resolve_folder(file.path)] = f"is the file that {key} is read from"
+            files[_comparable_path(file.path)] = f"is the file that {key} is read from"
     return files
 
 
-def _resolve_folder(path: str | Path) -> str:
-    """The path in a form that is the same for all paths to the same file.
+def _comparable_path(path: str | Path) -> str:
+    """Return a text that is equal for all paths to the same file.
 
-    Links are followed in the folder only. If the path itself is a link, writing replaces the link.
+    Links of folders are followed. A link to the file is not followed, because writing replaces it.
     """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
 
 
 def _check_lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Report settings that need stored lists of the same users, if such lists are missing."""
-    if comparison.has("relevance") and lacks_lists(comparison):
+    """Report settings that need the stored lists of an earlier run.
+
+    They are reported if ``keep_lists`` does not store all lists, or if no user is in each run.
+    """
+    if comparison.has("relevance") and lacks_stored_lists(comparison):
         yield problem_of(
             "keep_lists",
             "relevance that arrives later is compared with stored lists: remove this key",
@@ -465,7 +471,7 @@ def _check_lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
     floor = comparison.noise_floor
     if floor is None or not floor.temporal:
         return
-    if lacks_lists(comparison):
+    if lacks_stored_lists(comparison):
         yield problem_of(
             "keep_lists",
             "a temporal noise floor compares with the lists of the last run: remove this key",
@@ -504,7 +510,7 @@ def _check_metric_input(
             )
     elif need == ArmNeed.KEEP_LISTS:
         # All lists are stored if the comparison has no key ``keep_lists``.
-        if lacks_lists(comparison):
+        if lacks_stored_lists(comparison):
             yield Problem(
                 path,
                 "compares with the lists of the last run, which are not stored: remove keep_lists",

@@ -11,7 +11,7 @@ from monitor.boundary.options import Duration, LabelName, Options
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import with_key_paths
 from monitor.measures.arm_metrics import ARM_METRICS
-from monitor.model.rules import OF_UNPAIRED, Condition, ConditionRule, Keep, Severity
+from monitor.model.rules import UNPAIRED_CONDITIONS, Condition, ConditionRule, Keep, Severity
 from monitor.settings import value_types
 from monitor.settings.rule_options import AnyRule, RulesOrDefault
 from monitor.settings.unpaired_options import UnpairedOptions
@@ -134,7 +134,7 @@ class ConditionsOptions(Options):
         """Return a rule for each condition that has an alert and can occur in the comparison."""
         rules = []
         for condition, options in self._by_condition():
-            is_possible = is_unpaired or condition not in OF_UNPAIRED
+            is_possible = is_unpaired or condition not in UNPAIRED_CONDITIONS
             if options.policy == "alert" and is_possible:
                 # `error` and `stale` have no `segments`, because they are about all users. `stale`
                 # has no `for`, because it has `after`.

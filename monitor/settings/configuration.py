@@ -34,7 +34,7 @@ _MOST_BYTES = 4096
 
 MatcherText = Annotated[Matcher, ParsedBy(Matcher.parse, attrgetter("text"))]
 """A matcher: ``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
-_MATCHED = (
+_MATCHERS_EXPLAINED = (
     "Matchers: `name=value`, `name!=value`, `name=~regex` (for the whole value) or "
     "`name!~regex`. An alert must match all matchers in this list. The name can be `alert`, "
     "`comparison`, `segment`, `severity`, `metric`, `statistic` or a label of the rule."
@@ -118,6 +118,7 @@ class RetentionOptions(Options):
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """The instants before which each kind of data is deleted."""
+        # `lists` and `summaries` are None if the file does not set them.
         ages = {
             DataKind.SCORES: self.scores,
             DataKind.LISTS: self.lists or self.scores,
@@ -144,7 +145,7 @@ class RouteOptions(Options):
     match: tuple[MatcherText, ...] = Field(
         default=(),
         max_length=50,
-        description=f"{_MATCHED} Without matchers the route matches every alert.",
+        description=f"{_MATCHERS_EXPLAINED} Without matchers the route matches every alert.",
         examples=[["severity=critical"]],
     )
     receivers: tuple[str, ...] = Field(
@@ -173,7 +174,7 @@ class MaintenanceOptions(Options):
     match: tuple[MatcherText, ...] = Field(
         default=(),
         max_length=50,
-        description=f"{_MATCHED} Without matchers the window matches every alert.",
+        description=f"{_MATCHERS_EXPLAINED} Without matchers the window matches every alert.",
         examples=[["comparison=home-feed"]],
     )
     cron: CronText = Field(examples=["0 2 * * *"])

@@ -12,8 +12,8 @@ from monitor.model.rules import Keep
 from monitor.model.statistics import (
     CHURN,
     MEASURED_TRAITS,
-    OF_BOTH_ARMS,
-    OF_EARLIER_LISTS,
+    TRAITS_OF_BOTH_ARMS,
+    TRAITS_OF_EARLIER_LISTS,
     CoverageShare,
     DerivedMetric,
     ListTrait,
@@ -30,7 +30,7 @@ from monitor.statistics.unpaired.far_lists import find_far_statistic
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.
 _OTHER_METRICS = 2
-# An alert on a drop or jump resolves after this many good runs, so that an intermittent fault is
+# An alert on a sudden change resolves after this many good runs, so that an intermittent fault is
 # one alert. An alert on a trend or a frozen arm resolves with the first good run. For a trend two
 # good runs would take long, because half of the healthy runs are worse than expected. A frozen arm
 # whose lists change once is no longer frozen.
@@ -56,8 +56,9 @@ _TRAIT_OF_RULE = {
 # false alerts in the benchmark `calibration` over 40 segments.
 _FOR = {ListTrait.IDENTICAL: 2}
 _TREND = {"learned": "trend", "segments": "each"}
-_DROP = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
-_JUMP = {**_DROP, "learned": "jump"}
+# Keys of rules on one unusual run. Despite the word `drop`, such a rule can also detect a rise.
+_SUDDEN_CHANGE = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
+_SUDDEN_COVERAGE_CHANGE = {**_SUDDEN_CHANGE, "learned": "jump"}
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -72,7 +73,8 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """Return rules on the first metric, the means of two more metrics, coverage, and frozen arms.
 
-    An unpaired comparison has only rules on the first metric and on coverage.
+    The lists of a frozen arm do not change any more, although the other arm's lists change. An
+    unpaired comparison has only rules on the first metric and on coverage.
     """
     # Leave out metrics of relevance, which arrives after the rules have judged the run.
     metrics = [
@@ -88,9 +90,10 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     names = name_metrics(judged)
     for metric, name in zip(judged[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
-        rules.append(_make_rule(alert=f"{name}{change}", metric=str(metric), **_DROP))
+        rules.append(_make_rule(alert=f"{name}{change}", metric=str(metric), **_SUDDEN_CHANGE))
     rules += _coverage_rules(options)
-    # A frozen arm can be found only if the lists of all users are stored.
+    # Rules on frozen arms need the stored lists of all users. If the file does not set
+    # `keep_lists` (None), all lists are stored as soon as a rule needs them.
     if options.keep_lists in (None, Keep.ALL):
         rules += [_make_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
     return tuple(rules)
@@ -105,33 +108,34 @@ def _unpaired_rules(
         name = str(metrics[0])
         self_gap = DerivedMetric.SELF_GAP.of(name)
         rules = [
-            _make_rule(alert="SelfGapRise", metric=self_gap, **_DROP),
-            _make_rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_DROP),
+            _make_rule(alert="SelfGapRise", metric=self_gap, **_SUDDEN_CHANGE),
+            _make_rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_SUDDEN_CHANGE),
             _make_rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
         ]
         if find_far_statistic(metrics[0]) is not None:
             far_gap = DerivedMetric.FAR_GAP.of(name)
-            rules.append(_make_rule(alert="FarGapRise", metric=far_gap, **_DROP))
+            rules.append(_make_rule(alert="FarGapRise", metric=far_gap, **_SUDDEN_CHANGE))
     return (*rules, *_coverage_rules(options))
 
 
 def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
-    """Yield rules on the shares of users whose lists have a fault, such as a missing list."""
+    """Yield rules on the shares of users whose lists have a trait, such as a missing list."""
     unmeasured_traits: tuple[ListTrait, ...] = ()
     if options.unpaired is not None:
-        unmeasured_traits = OF_BOTH_ARMS  # no user has lists of both arms
+        unmeasured_traits = TRAITS_OF_BOTH_ARMS  # no user has a list of each arm
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, trait in _TRAIT_OF_RULE.items():
-            lacks_lists = trait in OF_EARLIER_LISTS and options.keep_lists is Keep.NONE
+            needs_earlier_lists = trait in TRAITS_OF_EARLIER_LISTS
+            lacks_lists = needs_earlier_lists and options.keep_lists is Keep.NONE
             # These traits compare both arms' lists, so the rule of the candidate is enough.
-            is_second_rule = trait in OF_BOTH_ARMS and arm is Arm.BASELINE
+            is_second_rule = trait in TRAITS_OF_BOTH_ARMS and arm is Arm.BASELINE
             if lacks_lists or is_second_rule or trait in unmeasured_traits:
                 continue
-            keys = {**_JUMP, "for": _FOR.get(trait, 1)}
+            keys = {**_SUDDEN_COVERAGE_CHANGE, "for": _FOR.get(trait, 1)}
             coverage = str(CoverageShare(trait, arm))
             yield _make_rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
-    # These two faults may spread slowly over the users, so a rule also adds up small changes. Other
-    # faults usually begin at once, and the rules above detect a sudden change.
+    # The shares of these two traits may grow slowly, so a rule also adds up small changes. The
+    # other shares usually change at once, and the rules above detect this.
     for name in ("SharedList", "TopReversed"):
         trait = _TRAIT_OF_RULE[name]
         if trait not in unmeasured_traits:
@@ -143,21 +147,21 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
     # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)
     tail = "p05" if metric.higher_is_more_alike else "p95"
-    yield _make_rule(alert="SimilarityDrop", metric=name, **_DROP)
+    yield _make_rule(alert="SimilarityDrop", metric=name, **_SUDDEN_CHANGE)
     yield _make_rule(alert="SimilarityTrend", metric=name, **_TREND)
-    yield _make_rule(alert="TailDrop", metric=name, statistic=tail, **_DROP)
+    yield _make_rule(alert="TailDrop", metric=name, statistic=tail, **_SUDDEN_CHANGE)
     low, high = metric.bounds(options.k)
     is_bounded = isfinite(high - low)
     if metric.higher_is_more_alike and is_bounded:
         for word, fraction in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
             limit = low + fraction * (high - low)
             share = f"share_below({limit:g})"
-            yield _make_rule(alert=f"Users{word}", metric=name, statistic=share, **_DROP)
+            yield _make_rule(alert=f"Users{word}", metric=name, statistic=share, **_SUDDEN_CHANGE)
             yield _make_rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
-    yield _make_rule(alert="SimilarityRise", metric=name, watch="improvement", **_DROP)
+    yield _make_rule(alert="SimilarityRise", metric=name, watch="improvement", **_SUDDEN_CHANGE)
     if options.noise_floor is not None:
         excess = DerivedMetric.OVER_FLOOR.of(name)
-        yield _make_rule(alert="NoiseExcess", metric=excess, **_DROP)
+        yield _make_rule(alert="NoiseExcess", metric=excess, **_SUDDEN_CHANGE)
         yield _make_rule(alert="NoiseExcessTrend", metric=excess, **_TREND)
 
 

@@ -16,9 +16,9 @@ _VARIABLE = {
     "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}",
     "description": "From the environment.",
 }
-_GENERATED = {"title", "writeOnly"}
-_NARROW = frozenset({"integer", "number", "boolean"})
-_COMMON = {"description", "default", "examples"}
+_GENERATED_KEYS = {"title", "writeOnly"}
+_TYPES_WITHOUT_TEXT = frozenset({"integer", "number", "boolean"})
+_SHARED_KEYS = {"description", "default", "examples"}
 
 
 class _WrittenSchema(GenerateJsonSchema):
@@ -75,7 +75,7 @@ def _relax_schema(node: Any) -> Any:  # noqa: ANN401 - any JSON
             copy[key] = {name: _relax_schema(schema) for name, schema in part.items()}
             continue
         is_null_default = key == "default" and part is None
-        if key not in _GENERATED and not is_null_default:
+        if key not in _GENERATED_KEYS and not is_null_default:
             copy[key] = _relax_schema(part)
     return _with_variable(copy)
 
@@ -86,14 +86,14 @@ def _with_variable(schema: dict[str, Any]) -> dict[str, Any]:
     A schema that already allows such a text is returned unchanged.
     """
     forbids_variables = (
-        schema.get("type") in _NARROW
+        schema.get("type") in _TYPES_WITHOUT_TEXT
         or "pattern" in schema
         or "enum" in schema
         or schema.get("const") is True  # some versions of pydantic give it no type
     )
     if not forbids_variables:
         return schema
-    value = {key: part for key, part in schema.items() if key not in _COMMON}
+    without_variable = {key: part for key, part in schema.items() if key not in _SHARED_KEYS}
     # Descriptions, defaults and examples belong to both alternatives.
-    common = {key: part for key, part in schema.items() if key in _COMMON}
-    return {"anyOf": [value, {"$ref": "#/$defs/Variable"}], **common}
+    shared = {key: part for key, part in schema.items() if key in _SHARED_KEYS}
+    return {"anyOf": [without_variable, {"$ref": "#/$defs/Variable"}], **shared}

@@ -12,8 +12,9 @@ from monitor.settings.validation import read_text, report_lines, unreported, val
 from monitor.settings.yaml_document import EmptyConfigError, YamlDocument, parse_yaml
 from monitor.web.access_options import AccessOptions
 
-# Keys at the top level that begin so are no settings. They may have values for YAML anchors.
-_ANCHORS = "x-"
+# A key at the top level with this prefix is no setting. Its value can have YAML anchors, to which
+# settings refer.
+_NO_SETTING_PREFIX = "x-"
 
 _WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
 _MAX_WEB_CONFIG_BYTES = 1 << 18
@@ -54,20 +55,20 @@ def _check_document(
 ) -> Settings:
     """Check the document, and return its settings, with the options of its web configuration file.
 
-    Raises ConfigError with one line for each problem. The lines name the file ``name``. They show
-    key paths without the prefix ``inside``.
+    Raises ConfigError with one line for each problem. The lines name the file ``name``, and show
+    the key paths of problems. The beginning ``inside`` of a key path is not shown.
     """
     for key in list(document.data):
-        if key.startswith(_ANCHORS):
+        if key.startswith(_NO_SETTING_PREFIX):
             del document.data[key]
     # Invalid parts of the settings become None, so the other parts can still be checked.
     settings, problems = validate_document(Settings, document, str(base_dir))
     access = None
-    access_lines: list[str] = []
+    problem_lines_of_access: list[str] = []
     if settings is not None:
-        access, access_lines = _read_access(settings.web_config_file)
+        access, problem_lines_of_access = _read_access(settings.web_config_file)
         problems += unreported(check_settings(settings, access), problems)
-    lines = [*report_lines(document, problems, name, inside), *access_lines]
+    lines = [*report_lines(document, problems, name, inside), *problem_lines_of_access]
     if settings is None or lines:
         unique_lines = dict.fromkeys(lines)
         raise ConfigError("\n".join(unique_lines))
@@ -134,8 +135,8 @@ def load_with_rules(
     entry_names = list(dict.fromkeys(each.family for each in settings.comparisons))
     with_rules = []
     for comparison in chosen:
-        entry = entry_names.index(comparison.family)
-        with_rules.append(_replace_rules(path, rules_path, entry, comparison.name))
+        entry_index = entry_names.index(comparison.family)
+        with_rules.append(_load_with_rule_keys(path, rules_path, entry_index, comparison.name))
     return tuple(with_rules)
 
 
@@ -168,17 +169,20 @@ def _read_rules(path: Path, inside: KeyPath = ()) -> YamlDocument:
         raise ConfigError(f"{path}: is empty: {_RULES_ADVICE}") from None
 
 
-def _replace_rules(path: Path, rules_path: Path, entry: int, name: str) -> ComparisonOptions:
-    """Return the comparison ``name`` of the file ``path``, with the keys of the other file.
+def _load_with_rule_keys(
+    path: Path, rules_path: Path, entry_index: int, name: str
+) -> ComparisonOptions:
+    """Return the comparison ``name`` of the file ``path``, with the rules of the other file.
 
-    ``entry`` is the index of the comparison's entry in the list ``comparisons:``. The whole
-    configuration is checked with the new keys. Problems name the file ``rules_path`` and its lines.
+    ``rules_path`` has only keys of `_RULE_KEYS`. ``entry_index`` says which entry of the list
+    ``comparisons:`` defines the comparison. The whole configuration is checked with the new keys.
+    Problems name the file ``rules_path`` and its lines.
     """
-    inside = ("comparisons", entry)
+    inside = ("comparisons", entry_index)
     # A key has the same path in both documents, so the new line and text replace the old ones.
     rules_document = _read_rules(rules_path, inside)
     document = parse_yaml(read_text(path), str(path))
-    document.data["comparisons"][entry].update(rules_document.data)
+    document.data["comparisons"][entry_index].update(rules_document.data)
     document.lines |= rules_document.lines
     document.texts |= rules_document.texts
     document.expanded |= rules_document.expanded

@@ -14,7 +14,12 @@ from monitor.measures.metrics import Need, drift_direction
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
-from monitor.model.statistics import GAPS, OF_BOTH_ARMS, OF_EARLIER_LISTS, DerivedMetric
+from monitor.model.statistics import (
+    GAPS,
+    TRAITS_OF_BOTH_ARMS,
+    TRAITS_OF_EARLIER_LISTS,
+    DerivedMetric,
+)
 from monitor.settings.rule_options import (
     CoverageRuleOptions,
     FrozenRuleOptions,
@@ -23,14 +28,16 @@ from monitor.settings.rule_options import (
     RuleOptions,
 )
 
-_OF_FLOOR = (DerivedMetric.FLOOR, DerivedMetric.OVER_FLOOR)
-_OF_LEARNED = "does not go with learned, which learns its limit from earlier runs: remove this key"
-_BOTH_LISTS = (
+_FLOOR_METRICS = (DerivedMetric.FLOOR, DerivedMetric.OVER_FLOOR)
+_LEARNED_MESSAGE = (
+    "does not go with learned, which learns its limit from earlier runs: remove this key"
+)
+_BOTH_LISTS_MESSAGE = (
     "compares both arms' lists of a user, but with unpaired each user has lists of one arm only"
 )
 # Each row has a field, the fields that it excludes, and the message about an excluded field.
-_EXCLUDED = (
-    ("learned", ("below", "above", "resolve_above", "resolve_below"), _OF_LEARNED),
+_EXCLUDED_KEYS = (
+    ("learned", ("below", "above", "resolve_above", "resolve_below"), _LEARNED_MESSAGE),
     ("below", ("above",), "give either below or above, not both"),
     ("below", ("resolve_below",), "does not go with below: write resolve_above"),
     ("above", ("resolve_above",), "does not go with above: write resolve_below"),
@@ -45,7 +52,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 def _check_frozen(_rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a comparison that does not store the lists of all users."""
-    if lacks_lists(comparison):
+    if lacks_stored_lists(comparison):
         yield problem_of(
             "frozen",
             "compares with the lists of the last run, which are not stored for all users: "
@@ -56,14 +63,14 @@ def _check_frozen(_rule: Partial, comparison: Partial) -> Iterator[Problem]:
 def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a share that cannot be measured, and a limit or segments that are not valid."""
     trait = None if rule.coverage is None else rule.coverage.trait
-    if trait in OF_EARLIER_LISTS and comparison.keep_lists is Keep.NONE:
+    if trait in TRAITS_OF_EARLIER_LISTS and comparison.keep_lists is Keep.NONE:
         yield problem_of(
             "coverage",
             "compares with the lists of the last run, which are not stored: remove keep_lists from "
             "the comparison",
         )
-    if trait in OF_BOTH_ARMS and comparison.has("unpaired"):
-        yield problem_of("coverage", f"{_BOTH_LISTS}: use another share")
+    if trait in TRAITS_OF_BOTH_ARMS and comparison.has("unpaired"):
+        yield problem_of("coverage", f"{_BOTH_LISTS_MESSAGE}: use another share")
     if rule.learned == "drop":
         yield problem_of(
             "learned",
@@ -74,7 +81,7 @@ def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if _has_one_threshold(rule):
         yield from _check_threshold(rule, "a share", 0.0, 1.0)
     yield from _check_segments(rule, comparison)
-    yield from _check_users_asked(rule, comparison)
+    yield from _check_min_users(rule, comparison)
 
 
 def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -92,20 +99,20 @@ def _check_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if _has_one_threshold(rule):
         if rule.metric is None or rule.statistic is None:
             yield from _check_resolving(rule)  # the invalid values were reported before
-        elif rule.statistic.floor is None:
-            low, high = rule.metric.bounds(comparison.k)
-            yield from _check_threshold(rule, rule.metric.short_name, low, high)
-        else:  # share_below(x)
+        elif rule.statistic.below is not None:  # share_below(x)
             yield from _check_share_below(rule, comparison.k)
             yield from _check_threshold(rule, str(rule.statistic), 0.0, 1.0)
+        else:
+            low, high = rule.metric.bounds(comparison.k)
+            yield from _check_threshold(rule, rule.metric.short_name, low, high)
     yield from _check_segments(rule, comparison)
-    yield from _check_users_asked(rule, comparison)
+    yield from _check_min_users(rule, comparison)
 
 
 def _check_excluded_keys(rule: Partial) -> Iterator[Problem]:
     """Report keys that another key of the rule excludes, each key once."""
     messages: dict[str, str] = {}
-    for field, excluded_fields, message in _EXCLUDED:
+    for field, excluded_fields, message in _EXCLUDED_KEYS:
         for excluded in excluded_fields:
             if rule.has(field) and rule.has(excluded):
                 messages.setdefault(excluded, message)
@@ -113,22 +120,22 @@ def _check_excluded_keys(rule: Partial) -> Iterator[Problem]:
         yield problem_of(name, message)
 
 
-def lacks_lists(comparison: Partial) -> bool:
-    """Whether the comparison stores the lists of only some users, or of none."""
-    # By default (None), all lists are stored if a rule or a metric needs them.
+def lacks_stored_lists(comparison: Partial) -> bool:
+    """Whether ``keep_lists`` stores the lists of only some users, or of none."""
+    # Without this key (None), all lists are stored if a rule or a metric needs them.
     return comparison.keep_lists not in (None, Keep.ALL)
 
 
 def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report a metric that is not measured, or that has no value when the rules judge."""
     judged = rule.metric
-    needs_floor = judged.derived in _OF_FLOOR
+    needs_floor = judged.derived_metric in _FLOOR_METRICS
+    is_plain_metric = judged.derived_metric is None
     if comparison.has("unpaired"):
-        compares_arms = needs_floor or judged.derived is None
-        if compares_arms:
+        if needs_floor or is_plain_metric:
             yield problem_of(
                 "metric",
-                f"{_BOTH_LISTS}: use self_gap({judged.metric}) or far_gap({judged.metric})",
+                f"{_BOTH_LISTS_MESSAGE}: use self_gap({judged.metric}) or far_gap({judged.metric})",
             )
     elif needs_floor:
         if not comparison.has("noise_floor"):
@@ -137,13 +144,14 @@ def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem
                 "needs a noise floor: add one to the comparison, such as noise_floor: {temporal: "
                 "true}",
             )
-    elif judged.derived is not None:
+    elif not is_plain_metric:
+        # All other derived metrics, such as `self_gap`, are for arms that serve different users.
         yield problem_of("metric", "needs unpaired, which this comparison does not have")
-    if judged.derived in GAPS and rule.has("statistic"):
+    if judged.derived_metric in GAPS and rule.has("statistic"):
         yield problem_of(
             "statistic",
-            f"does not go with {judged.derived}, which has one value for all users: remove this "
-            "key",
+            f"does not go with {judged.derived_metric}, which has one value for all users: remove "
+            "this key",
         )
     metrics = comparison.metrics
     if metrics is not None and str(judged.metric) not in metrics:
@@ -162,8 +170,7 @@ def _check_judged_metric(rule: Partial, comparison: Partial) -> Iterator[Problem
 def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Report an outcome that is not measured, and a margin that is missing or not valid.
 
-    ``below`` and ``above`` exclude each other. If a rule has both, only ``below`` is checked
-    further.
+    A rule with ``below`` and ``above`` is reported, and then checked as if it had only ``below``.
     """
     unpaired = comparison.unpaired
     outcomes = ()
@@ -181,11 +188,12 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         return
     margin = _threshold_of(rule)
     if margin.value is not None:
+        # If the outcomes of both arms are equal, the judged value is 0, which must be no breach.
         if margin.is_lower_limit:
-            is_beyond_zero = margin.value < 0
+            is_valid = margin.value < 0
         else:
-            is_beyond_zero = margin.value > 0
-        if not is_beyond_zero:
+            is_valid = margin.value > 0
+        if not is_valid:
             yield problem_of(
                 margin.key,
                 "must be a margin beyond 0, because two healthy arms always differ: write below: "
@@ -234,9 +242,9 @@ class _Threshold:
 def _threshold_of(rule: Partial) -> _Threshold:
     """The threshold in the key ``below``, or else in the key ``above``."""
     is_lower_limit = rule.has("below")
-    key, resolve_key = ("above", "resolve_below")
+    key, resolve_key = "above", "resolve_below"
     if is_lower_limit:
-        key, resolve_key = ("below", "resolve_above")
+        key, resolve_key = "below", "resolve_above"
     return _Threshold(
         is_lower_limit=is_lower_limit,
         key=key,
@@ -294,8 +302,7 @@ def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:
     """
     judged = rule.metric
     low, high = judged.bounds(k)
-    # ``floor`` is the x of ``share_below(x)``.
-    if not low < rule.statistic.floor <= high:
+    if not low < rule.statistic.below <= high:
         yield problem_of(
             "statistic",
             f"{judged.short_name} is always between {low:g} and {high:g}: choose such an x for "
@@ -326,17 +333,17 @@ def _check_segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(path, f"the dimension of this segment is not among {section}.segments{hint}")
 
 
-def _check_users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    """Report a rule whose ``min_users`` is larger than the number of users that a run asks."""
+def _check_min_users(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Report a rule whose ``min_users`` is larger than the number of users in a run's panel."""
     users = comparison.users
     sample = None if users is None else users.sample_size
     if sample is None or rule.min_users is None:
         return
     most_users = sample.fixed + sample.rotating
-    # ``minimum`` adds users to small segments, but not to the segment ``all``.
+    # A small segment gets more users until it has ``minimum`` users. The segment ``all`` does not.
     if rule.segments != ALL and sample.minimum is not None:
-        # The same hashes choose added users and fixed users. So of these two groups, the larger one
-        # contains the smaller one. The rotating users may all be different users.
+        # Fixed users and added users are chosen in the same order, by their hashes. So the larger
+        # one of these two groups contains the other one. Rotating users may be in neither group.
         most_users = max(sample.fixed, sample.minimum) + sample.rotating
     if rule.min_users > most_users:
         # If the rule has no such key, the default is too high, so the problem is about the rule.

@@ -39,7 +39,8 @@ _COMMON_FIELDS = {
 """The options that become fields of the same name in each rule that has them."""
 
 
-_NO_METRICS = {
+# Series that a rule could name, but that no rule judges, each with the message about it.
+_UNJUDGED_MESSAGES = {
     "p_value": "no rule judges p-values, because two healthy trainings always differ: write a "
     "metric and learned",
     "impressions": "no rule judges impressions, because the lists of one user are alike: write a "
@@ -52,7 +53,7 @@ class JudgedMetric:
     """What a rule judges: the scores of a metric, or values that are derived from these scores."""
 
     metric: Metric
-    derived: DerivedMetric | None = None
+    derived_metric: DerivedMetric | None = None  # None if the rule judges the scores themselves
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -61,29 +62,30 @@ class JudgedMetric:
         Raises MetricError for an unknown name, and ValueError for a value that no rule may judge.
         """
         stripped = text.strip()
-        if stripped in _NO_METRICS:
-            raise ValueError(_NO_METRICS[stripped])
-        derived, name = parse_derived(stripped)
-        return cls(metric=value_types.parse_metric(name), derived=derived)
+        if stripped in _UNJUDGED_MESSAGES:
+            raise ValueError(_UNJUDGED_MESSAGES[stripped])
+        derived_metric, metric_name = parse_derived(stripped)
+        metric = value_types.parse_metric(metric_name)
+        return cls(metric=metric, derived_metric=derived_metric)
 
     def __str__(self) -> str:
         name = str(self.metric)
-        return name if self.derived is None else self.derived.of(name)
+        return name if self.derived_metric is None else self.derived_metric.of(name)
 
     @property
     def short_name(self) -> str:
         """The name without the metric's parameters."""
         name = self.metric.name
-        return name if self.derived is None else self.derived.of(name)
+        return name if self.derived_metric is None else self.derived_metric.of(name)
 
     def bounds(self, k: int | None) -> tuple[float, float]:
         """The lowest and the highest possible value. With k, for lists of at most k items."""
         low, high = self.metric.low, self.metric.high
         if k:
             low, high = self.metric.bounds(k)
-        if self.derived is DerivedMetric.FAR_GAP:
+        if self.derived_metric is DerivedMetric.FAR_GAP:
             return -1.0, 1.0  # a difference of two shares
-        if self.derived in DISTANCES:
+        if self.derived_metric in DISTANCES:
             return low - high, high - low  # a difference of two scores
         return low, high
 
@@ -132,7 +134,7 @@ class RuleOptions(Options):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """The schema, which requires the key of the kind. A kind with limits needs exactly one."""
+        """Return the schema. It requires `key`, and one limit if rules of this kind have limits."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         schema["required"] = ["alert", cls.key]
         limits = [name for name in ("below", "above", "learned") if name in cls.model_fields]
@@ -269,7 +271,7 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
         # change the verdict. In an unpaired comparison, the rule cannot check this, because many
         # healthy users have no score.
         score_range = None
-        if judged.derived not in UNPAIRED_SERIES:
+        if judged.derived_metric not in UNPAIRED_SERIES:
             score_range = judged.bounds(k)
         return rules.SimilarityRule(
             metric=str(judged),
@@ -283,7 +285,7 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
         return drift_direction(str(self.metric), self.statistic)
 
     def _range(self) -> tuple[float, float]:
-        if self.statistic.floor is not None:
+        if self.statistic.below is not None:
             return super()._range()  # share_below(x) is a share
         return cast("JudgedMetric", self.metric).bounds(None)
 

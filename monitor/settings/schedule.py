@@ -23,8 +23,8 @@ SHORTEST_INTERVAL = timedelta(seconds=1)  # the shortest allowed time between tw
 _DAY = timedelta(days=1)
 _SECOND = timedelta(seconds=1)
 _INSTANT = timedelta(microseconds=1)
-_NO_HOURS = "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
-_FIELDS = 5
+_HOURS_MESSAGE = "must be hours of the day such as 01:00-05:00, or 22:00-06:00 across midnight"
+_FIELD_COUNT = 5
 _MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -119,7 +119,7 @@ class Cron(Schedule):
         """Parse an expression. Raises ValueError if the expression or the zone is invalid."""
         expression = _MACROS.get(text.strip(), text.strip())
         fields = expression.split()
-        if len(fields) != _FIELDS:
+        if len(fields) != _FIELD_COUNT:
             raise ValueError(
                 "a cron expression needs five fields (minute hour day month weekday), but has "
                 f"{len(fields)}"
@@ -249,11 +249,11 @@ def parse_hours(hours: str, zone: str = "UTC") -> tuple[Cron, Cron]:
         begin_time = time.fromisoformat(begin)
         end_time = time.fromisoformat(end)
     except ValueError:
-        raise ValueError(_NO_HOURS) from None
+        raise ValueError(_HOURS_MESSAGE) from None
     opens = Cron.parse(f"{begin_time.minute} {begin_time.hour} * * *", zone)
     closes = Cron.parse(f"{end_time.minute} {end_time.hour} * * *", zone)
     if opens == closes:
-        raise ValueError(_NO_HOURS)
+        raise ValueError(_HOURS_MESSAGE)
     return opens, closes
 
 
@@ -293,11 +293,13 @@ def _gap_between_slots(expression: str, pick: Callable[[Iterable[int]], int]) ->
 @lru_cache(maxsize=1024)
 def _longest_pause(schedule: OnlyBetween) -> timedelta:
     """The longest time between the last slot of the open hours and the first slot afterwards."""
-    # With a period such as 7h, slots are at other times each day. The longest pause in this many
-    # days is close to the longest possible pause.
-    closing = SCHEDULE_EPOCH
+    # With a period such as 7h, slots are at other times each day. So this code compares the pauses
+    # of `_SEARCHED_DAYS` days. The longest one is close to the longest possible pause.
+    closing = SCHEDULE_EPOCH  # the search may begin at any time. All later times are closings
     pauses = []
     for _ in range(_SEARCHED_DAYS + 1):
-        pauses.append(schedule.next(closing) - schedule.latest(closing - _INSTANT))
+        last_slot = schedule.latest(closing - _INSTANT)
+        first_slot = schedule.next(closing)
+        pauses.append(first_slot - last_slot)
         closing = schedule.closes.next(closing)
     return max(pauses)

@@ -29,7 +29,7 @@ from monitor.settings.schedule import Schedule, schedule_of
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
 
-_HASHED = (
+_HASHED_KEYS = (
     "k",
     "baseline",
     "candidate",
@@ -54,14 +54,17 @@ def to_schedule(options: ComparisonOptions) -> Schedule:
 
 
 def policy_of(settings: Settings) -> NotificationPolicy:
-    """The notification policy. If a receiver has several peers, its name means all of them."""
+    """Return the notification policy.
+
+    A receiver may have several servers (peers). Then its name in the file means all its peers.
+    """
     peers = receivers_by_name(settings.receivers)
     fallbacks: dict[str, str] = {}
     for name, fallback in settings.fallbacks.items():
+        first_peer_of_fallback = peers[fallback][0]  # one server is enough for a fallback
         for peer in peers[name]:
-            # One peer is enough, so the first peer of the fallback gets the messages.
-            fallbacks[peer] = peers[fallback][0]
-    # The names of the comparisons and of their alerts that notify nobody.
+            fallbacks[peer] = first_peer_of_fallback
+    # The comparison and the name of each alert that notifies nobody.
     muted: set[tuple[str, str]] = set()
     intervals: dict[str, timedelta] = {}
     for comparison in settings.comparisons:
@@ -134,6 +137,7 @@ def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
     """Return how the comparison is judged. Holidays are periods in the comparison's time zone."""
     schedule = to_schedule(options)
     zone = ZoneInfo(options.timezone)
+    # If runs are rare, an incident must wait longer for further alerts.
     default_group_for = max(GROUP_FOR, 3 * schedule.longest)
     return JudgingPlan(
         rules=_to_rules(options),
@@ -199,16 +203,16 @@ def choose_kept_lists(options: ComparisonOptions) -> Keep | int:
 def config_hash(options: ComparisonOptions) -> str:
     """Return the SHA-256 hash of all settings that influence scores.
 
-    The hash ignores rules, schedule, storage, keys marked `NOT_IN_HASH`, and all secrets except
-    URLs, which are hashed without user and password.
+    The hash ignores rules, schedule, storage, and keys marked `NOT_IN_HASH`. It also ignores
+    secrets, but includes URLs without user and password.
 
     The hash also ignores folders: the common folder of the arms' files, and the folder of each
     other file. So it stays the same if the files of both arms are moved together.
     """
-    arm_settings: dict[str, Any] = {}
+    arm_settings: dict[str, Any] = {}  # their paths lose the same folder
     metrics = map(parse, options.metrics)
     other_settings: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
-    for name in _HASHED:
+    for name in _HASHED_KEYS:
         value = getattr(options, name)
         if value is None:
             continue
@@ -216,8 +220,8 @@ def config_hash(options: ComparisonOptions) -> str:
             arm_settings[name] = _hashed_value(value)
         else:
             other_settings |= _without_folder({name: _hashed_value(value)})
-    hashed = _without_folder(arm_settings) | other_settings
-    encoded = json.dumps(hashed, sort_keys=True, separators=(",", ":"))
+    to_hash = _without_folder(arm_settings) | other_settings
+    encoded = json.dumps(to_hash, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(encoded.encode()).hexdigest()
 
 
@@ -260,11 +264,11 @@ def _hashed_value(value: object) -> object:
     if isinstance(value, BaseModel):
         return _hashed_model(value)
     if isinstance(value, Mapping):
-        hashed: dict[str, object] = {}
+        values: dict[str, object] = {}
         for key, item in value.items():
             if not isinstance(item, SecretStr):
-                hashed[str(key)] = _hashed_value(item)
-        return hashed
+                values[str(key)] = _hashed_value(item)
+        return values
     if isinstance(value, list | tuple):
         return [_hashed_value(item) for item in value]
     if isinstance(value, str | int | float | bool | None):
@@ -275,18 +279,18 @@ def _hashed_value(value: object) -> object:
 def _hashed_model(model: BaseModel) -> dict[str, object]:
     """Return the settings of a model that are hashed, in types that JSON has.
 
-    Settings that are None are left out, so that a new version with more settings has the same hash.
-    Of secrets, only the setting ``url`` is hashed, without user and password.
+    Settings that are None are left out. So the hash stays the same if a new version of rankwatch
+    adds settings. Secrets are left out, except ``url``, which is hashed without user and password.
     """
-    hashed: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
         if value is None or NOT_IN_HASH in field.metadata:
             continue
         if not isinstance(value, SecretStr):
-            hashed[name] = _hashed_value(value)
+            values[name] = _hashed_value(value)
         elif name == "url":
             url = urlsplit(value.get_secret_value())
             _, _, host = url.netloc.rpartition("@")
-            hashed[name] = url._replace(netloc=host).geturl()
-    return hashed
+            values[name] = url._replace(netloc=host).geturl()
+    return values

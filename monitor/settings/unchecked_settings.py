@@ -29,8 +29,8 @@ class DatabaseSettings:
 def load_database_settings(path: Path) -> DatabaseSettings:
     """Read the database and the names of comparisons. Problems of other keys are ignored.
 
-    For example, a variable of another key need not be set. If the database or a name has a problem,
-    the complete file is checked, and a ConfigError lists all problems.
+    For example, environment variables in other keys need not be set. If the database or a name has
+    a problem, the complete file is checked, and a ConfigError lists all problems.
     """
     # This import is slow, and `load_comparison_names` does not need it.
     from monitor.storage import absolute_url  # noqa: PLC0415
@@ -39,8 +39,8 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     base = path.absolute().parent
     document = parse_yaml(text, str(path))
     names = comparison_names(_entries(document))
-    has_names = bool(names) and None not in names
-    if has_names and not _has_problem(document):
+    has_valid_names = bool(names) and None not in names  # None is a name that is not text
+    if has_valid_names and not _has_problem(document):
         # If the URL is invalid, the complete check below reports it.
         with suppress(ConfigError):
             database = absolute_url(SecretStr(document.data["database"]), base)
@@ -91,19 +91,22 @@ def line_of_setting(document: YamlDocument, comparison: str, setting: str) -> in
     The candidate of a comparison ``NAME.KEY`` is the key ``KEY`` in ``candidates``.
     """
     for index, entry in enumerate(_entries(document)):
-        for path, name in names_in(entry):
+        for path_in_entry, name in names_in(entry):
             if name == comparison:
-                is_one_of_several = setting == "candidate" and path[0] == "candidates"
-                keys = path if is_one_of_several else (setting,)
-                return document.line(("comparisons", index, *keys))
+                is_one_of_several = path_in_entry[0] == "candidates"
+                path: KeyPath = (setting,)
+                if setting == "candidate" and is_one_of_several:
+                    path = path_in_entry  # of the key KEY in ``candidates``
+                return document.line(("comparisons", index, *path))
     return 1
 
 
 def names_in(entry: object) -> Iterator[tuple[KeyPath, str | None]]:
-    """Yield the key path and the name of each comparison that an entry of ``comparisons`` defines.
+    """Yield the name of each comparison that an entry of ``comparisons`` defines, after a key path.
 
-    A name that is not text becomes None. For a pair of candidates, the key path is the path of the
-    second candidate.
+    The key path leads from the entry to the key that defines the comparison: to ``name``, or to a
+    key in ``candidates``. For a pair of candidates, it is the key of the second candidate. A name
+    that is not text becomes None.
     """
     if not isinstance(entry, Mapping):
         yield ("name",), None

@@ -7,13 +7,23 @@ from math import isclose
 from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.options.problems import Partial, Problem, problem_of, problems_within
 
-_PAIRED = ("baseline", "candidate", "candidates", "pairs", "users", "noise_floor", "relevance")
-_ONE_LOG = (
+_KEYS_OF_PAIRED_COMPARISONS = (
+    "baseline",
+    "candidate",
+    "candidates",
+    "pairs",
+    "users",
+    "noise_floor",
+    "relevance",
+)
+_ONE_LOG_MESSAGE = (
     "does not go with unpaired, in which one log has the lists of both arms, and each user gets "
     "those of one arm: remove this key"
 )
-_SAME_TIME = "does not go with unpaired, which sets the same times for both arms: remove this key"
-_ALL_USERS = (
+_SAME_TIMES_MESSAGE = (
+    "does not go with unpaired, which sets the same times for both arms: remove this key"
+)
+_ALL_USERS_MESSAGE = (
     "does not go with assignments, because unpaired measures all users, and unpaired.segments "
     "names the segments: remove this key"
 )
@@ -21,9 +31,9 @@ _ALL_USERS = (
 
 def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
     """Yield the problems of an unpaired comparison. The key paths start at the comparison."""
-    for key in _PAIRED:
+    for key in _KEYS_OF_PAIRED_COMPARISONS:
         if comparison.has(key):
-            yield problem_of(key, _ONE_LOG)
+            yield problem_of(key, _ONE_LOG_MESSAGE)
     if comparison.unpaired is not None:
         yield from problems_within(("unpaired",), _check_options(comparison.unpaired, now))
 
@@ -31,12 +41,12 @@ def check_unpaired(comparison: Partial, now: datetime) -> Iterator[Problem]:
 def _check_options(options: Partial, now: datetime) -> Iterator[Problem]:
     """Report the problems of the section ``unpaired``. The key paths start at the section."""
     if options.log is not None:
-        yield from _check_rows("log", options.log, options.arm, allowed="within")
+        yield from _check_rows("log", options.log, options.arm, allowed_period_key="within")
     if options.assignments is not None:
         yield from _check_rows("assignments", options.assignments, options.arm)
         for key in ("segments", "sample"):
             if getattr(options.assignments, key):
-                yield Problem(("assignments", key), _ALL_USERS)
+                yield Problem(("assignments", key), _ALL_USERS_MESSAGE)
     if options.baseline is not None and options.candidate is not None:
         yield from _check_split(options)
     if options.before is None:
@@ -58,24 +68,24 @@ def _check_options(options: Partial, now: datetime) -> Iterator[Problem]:
 
 
 def _check_rows(
-    key: str, source: OneOf, arm: str | None, allowed: str | None = None
+    key: str, source: OneOf, arm: str | None, allowed_period_key: str | None = None
 ) -> Iterator[Problem]:
-    """Report a source without times, and keys below ``served`` that ``unpaired`` replaces.
+    """Report a source without times, and wrong keys in ``served``, its section for logs.
 
-    ``allowed`` is a key for the period that may be set. ``arm`` is the column that ``unpaired.arm``
-    names.
+    ``unpaired`` sets the period and the arm. So ``served`` may not have a key for the period,
+    except ``allowed_period_key``, and may not name the column ``arm`` (from ``unpaired.arm``).
     """
     if source.kind not in ("file", "sql"):
         yield problem_of(key, "must be file or sql, because only they have times")
         return
     path = (key, source.kind, "served")
-    served = source.given.served
+    served = source.kind_options.served
     if served is None:
         yield Problem(path, "is missing, and must be given with time (and a log with within)")
         return
     for name in ("within", "since", "until"):
-        if name != allowed and getattr(served, name) is not None:
-            yield Problem((*path, name), _SAME_TIME)
+        if name != allowed_period_key and getattr(served, name) is not None:
+            yield Problem((*path, name), _SAME_TIMES_MESSAGE)
     if arm in served.arm:
         yield Problem((*path, "arm"), "names the column that unpaired.arm names: remove it")
 

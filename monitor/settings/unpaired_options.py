@@ -94,8 +94,8 @@ class UnpairedOptions(Options):
         """The newest lists that these arms served since the test began."""
         # If both arms served a user, the assignment says which list counts. So each arm's newest
         # list is read. Without assignments, such users are left out of the run.
-        has_both = self.assignments is not None
-        return self._select(self.log, arms, has_both=has_both, since=self.begins_at)
+        has_list_per_arm = self.assignments is not None
+        return self._select(self.log, arms, has_list_per_arm=has_list_per_arm, since=self.begins_at)
 
     @property
     def users(self) -> UsersOptions:
@@ -142,22 +142,24 @@ class UnpairedOptions(Options):
         """The users in the log, with their segments."""
         all_users = SOURCES[self.log.kind].all_users
         assert all_users is not None  # noqa: S101 - the checks require files or a table
-        log = self.log.given
+        log = self.log.kind_options
         users = all_users(log).model_copy(update={"served": log.served})
         return UsersOptions.model_validate({self.log.kind: users, "segments": self.segments})
 
     def _select(
-        self, source: _T, arms: Sequence[Arm], *, has_both: bool = False, **period: object
+        self, source: _T, arms: Sequence[Arm], *, has_list_per_arm: bool = False, **period: object
     ) -> _T:
         """Return a copy of the source that reads rows of these arms and of this period.
 
-        If ``arms`` is empty, the copy reads rows of any arm.
+        If ``arms`` is empty, the copy reads rows of any arm. With ``has_list_per_arm``, the copy
+        reads the newest list of each arm, and otherwise only the newest list of a user.
         """
         column = None
         if arms:
             values = {arm: getattr(self, arm) for arm in arms}
-            column = ArmColumn(name=self.arm, value_of=values, has_both=has_both)
-        options = source.given
+            column = ArmColumn(name=self.arm, value_of=values, has_list_per_arm=has_list_per_arm)
+        # The section `served` of a file or a table says which of its rows are read.
+        options = source.kind_options
         served = options.served.select(column, **period)
         selected = options.model_copy(update={"served": served})
         return source.model_copy(update={source.kind: selected})

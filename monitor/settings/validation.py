@@ -70,8 +70,8 @@ def validate_document(
 ) -> tuple[_ModelT | None, list[Problem]]:
     """Return the settings and all problems of the document.
 
-    An invalid part becomes None, or the smallest section around the part that may be None. If the
-    model allows no such section, the settings are None.
+    An invalid part becomes None. If the part may not be None, the smallest section that contains it
+    and may be None becomes None. Without such a section, the settings are None.
     """
     settings, invalid = validate_options(model, document.data, document.texts, base_dir)
     problems = [*document.problems, *unreported(invalid, document.problems)]

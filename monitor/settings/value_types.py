@@ -31,12 +31,12 @@ from monitor.settings.schedule import Cron, parse_hours, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url
 
 is_name = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}").fullmatch
-NO_NAME = "must be 1 to 63 letters, digits, _, . or -, beginning with a letter or digit"
+NAME_MESSAGE = "must be 1 to 63 letters, digits, _, . or -, beginning with a letter or digit"
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}").fullmatch
 _SEGMENT = re.compile(rf"{ALL}|[^=]+=.+", re.DOTALL).fullmatch
 _ITEM_URL = re.compile(r"[^{}/]*//[^{}/]*/[^{}]*(\{item\}[^{}]*)+").fullmatch
-_SHORTEST = timedelta(seconds=5)
-_LONGEST = timedelta(minutes=5)
+_SHORTEST_LEASE = timedelta(seconds=5)
+_LONGEST_LEASE = timedelta(minutes=5)
 _FIRST_YEAR, _LAST_YEAR = 1970, 9998  # slots are only in these years
 _YES = frozenset({"true", "yes", "on"})
 _NO = frozenset({"false", "no", "off"})
@@ -116,8 +116,9 @@ def write_days(days: tuple[date, date]) -> str:
 def _parse_keep(value: object) -> Keep | int:
     """Return which users' lists or scores are stored: a word, or a number of users.
 
-    ``true`` and ``false`` are already booleans here. Raises ValueError for any other value.
+    Raises ValueError for any other value.
     """
+    # YAML has read `true` and `false` as booleans. `str` turns them into words again.
     word = str(value).strip().lower()
     if word in _YES:
         return Keep.ALL
@@ -132,19 +133,23 @@ def _parse_keep(value: object) -> Keep | int:
 
 
 def _check_database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
-    """Check a database's URL. Returns it with a path that starts at the configuration's folder."""
-    base = (info.context or {}).get("base_dir")
+    """Check a database's URL. Returns it with an absolute path, if it is the URL of a file.
+
+    A relative path starts at the folder of the configuration. It stays relative if the settings
+    come from no file.
+    """
+    configuration_folder = (info.context or {}).get("base_dir")
     try:
         parse_url(secret)
-        if base is None:
+        if configuration_folder is None:
             return secret
-        return absolute_url(secret, Path(base))
+        return absolute_url(secret, Path(configuration_folder))
     except ConfigError as error:
         # Remove the setting's name, which is reported anyway, and the value, which may be secret.
         raise ValueError(re.sub(r"^database: (?:'[^']*' )?", "", str(error))) from None
 
 
-ComparisonName = Annotated[str, must(is_name, NO_NAME)]
+ComparisonName = Annotated[str, must(is_name, NAME_MESSAGE)]
 AlertName = Annotated[
     str,
     must(
@@ -209,7 +214,7 @@ PublicUrl = Annotated[
 
 
 def _is_lease_time(lasts: timedelta) -> bool:
-    return _SHORTEST <= lasts <= _LONGEST
+    return _SHORTEST_LEASE <= lasts <= _LONGEST_LEASE
 
 
 LeaseTime = Annotated[Duration, must(_is_lease_time, "must be from 5s to 5m")]

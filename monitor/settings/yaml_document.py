@@ -19,7 +19,7 @@ from yaml.composer import Composer
 from monitor.boundary.options.problems import KeyPath, PlacedMapping, Problem
 from monitor.model.errors import ConfigError
 
-_REFERENCE = re.compile(
+_VARIABLE_REFERENCE = re.compile(
     r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{"
 )
 
@@ -33,13 +33,13 @@ _FLOAT = re.compile(
     re.ASCII,
 )
 # Characters that are not allowed. They come from escapes, or from a variable that is not UTF-8.
-_FORBIDDEN = re.compile("[\0\ud800-\udfff]")
-_HAS_FORBIDDEN = 'contains "\\0" or half of a character: remove it'
-_TAGS = frozenset(
+_FORBIDDEN_CHARACTERS = re.compile("[\0\ud800-\udfff]")
+_FORBIDDEN_MESSAGE = 'contains "\\0" or half of a character: remove it'
+_ALLOWED_TAGS = frozenset(
     f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")
 )
 _STRING_TAG = "tag:yaml.org,2002:str"
-_TOO_DEEP = (
+_UNREADABLE_MESSAGE = (
     "is nested too deeply, has an alias inside its own value, or has an escape or a directive that "
     "is out of range"
 )
@@ -53,15 +53,15 @@ _SYNTAX_ADVICE = {
     "expected a single document": "a second document begins here; remove it, because only one is "
     "read",
 }
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-_HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
+_QUOTE = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HARMLESS_QUOTE = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
 _DIFFERS_IN_LIBYAML = re.compile(r"[\t!]")  # tabs and tags
-_DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
+_TAGS_BY_PARSER = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
 
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # not every PyYAML has libyaml
 
 
-class _Fast(Composer, _Parser):  # type: ignore[misc]
+class _FastParser(Composer, _Parser):  # type: ignore[misc]
     """A parser that uses libyaml. It is eight times as fast as the parser in Python.
 
     The nodes are made in Python, because very deep nesting crashes C code but only raises an error
@@ -87,14 +87,14 @@ def _expand_variables(text: str, environ: Mapping[str, str]) -> tuple[str, list[
         values.append(value)
         return value
 
-    return _REFERENCE.sub(replace, text), values
+    return _VARIABLE_REFERENCE.sub(replace, text), values
 
 
 def _expand_variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
-    """Return the value of the variable in this match of `_REFERENCE`, such as ``${NAME:-default}``.
+    """Return the value of the variable in a match of `_VARIABLE_REFERENCE`.
 
-    The default is used if the variable is empty or not set. Raises ValueError if the variable is
-    not set and has no default, or if the reference is incomplete.
+    In ``${NAME:-default}``, the default is used if the variable is empty or not set. Raises
+    ValueError if the variable is not set and has no default, or if the reference is incomplete.
     """
     name = match["name"]
     default = match["default"]
@@ -161,7 +161,7 @@ def parse_yaml(
     try:
         data = builder.build(node, inside, line)
     except RecursionError:
-        raise ConfigError(f"{name}: {_TOO_DEEP}") from None
+        raise ConfigError(f"{name}: {_UNREADABLE_MESSAGE}") from None
     if not isinstance(data, PlacedMapping):
         raise ConfigError(
             f"{name}:{line}: must be a mapping (key: value) at the top level, such as {example}"
@@ -173,10 +173,10 @@ def parse_yaml(
 def _parse_nodes(text: str, name: str) -> Node | None:
     """The node of the document, or None if it is empty. Raises ConfigError for invalid YAML."""
     if not _DIFFERS_IN_LIBYAML.search(text):
-        # Ignore errors here. The parser in Python finds them again, and this module can read its
-        # messages.
+        # Errors are ignored here. The parser in Python finds them again, and its messages are those
+        # that `_describe_syntax_error` understands.
         with suppress(yaml.YAMLError, ValueError, RecursionError):
-            return yaml.compose(text, Loader=_Fast)
+            return yaml.compose(text, Loader=_FastParser)
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
@@ -186,8 +186,8 @@ def _parse_nodes(text: str, name: str) -> Node | None:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}" if mark else name
         problem = f"{place}: {_describe_syntax_error(error)}"
-    except (RecursionError, ValueError, OverflowError):  # ValueError: "\U00110000", "%YAML 9999..."
-        problem = f"{name}: {_TOO_DEEP}"
+    except (RecursionError, ValueError, OverflowError):  # such as the escape "\U00110000"
+        problem = f"{name}: {_UNREADABLE_MESSAGE}"
     raise ConfigError(problem)
 
 
@@ -199,11 +199,11 @@ def _describe_syntax_error(error: yaml.MarkedYAMLError) -> str:
     for yaml_words, advice in _SYNTAX_ADVICE.items():
         if yaml_words in problem:
             return f"not valid YAML: {advice}"
-    return f"not valid YAML: {_QUOTED.sub(_hide_quote, problem)}"
+    return f"not valid YAML: {_QUOTE.sub(_hide_quote, problem)}"
 
 
 def _hide_quote(match: re.Match[str]) -> str:
-    return match[0] if _HARMLESS.fullmatch(match[0]) else "..."
+    return match[0] if _HARMLESS_QUOTE.fullmatch(match[0]) else "..."
 
 
 class _Builder:
@@ -223,7 +223,7 @@ class _Builder:
         """
         self._count_against_limit(node)
         self.document.lines[path] = line
-        if node.tag not in _TAGS and not _has_added_tag(node):
+        if node.tag not in _ALLOWED_TAGS and not _has_tag_by_parser(node):
             self._report(
                 path, line, "a tag is not allowed here; put a value that begins with ! in quotes"
             )
@@ -294,8 +294,8 @@ class _Builder:
         """Return the key's text. Reports a key that is no text, and returns None."""
         if not isinstance(node, ScalarNode):
             message = "a key must be plain text; put text with {braces} in quotes"
-        elif _FORBIDDEN.search(node.value):
-            message = _HAS_FORBIDDEN
+        elif _FORBIDDEN_CHARACTERS.search(node.value):
+            message = _FORBIDDEN_MESSAGE
         else:
             return str(node.value)
         self._report(path, node.start_mark.line + 1, message)
@@ -304,7 +304,8 @@ class _Builder:
     def _scalar(self, node: ScalarNode, path: KeyPath, line: int) -> object:
         """Return the value of the scalar: text, a number, a boolean or None.
 
-        If a variable cannot be expanded, this is reported, and the text is returned unchanged.
+        If a variable cannot be expanded, this is reported, and the text is returned unchanged. A
+        forbidden character is reported, and becomes a question mark.
         """
         try:
             text, variable_values = _expand_variables(node.value, self._environ)
@@ -313,9 +314,9 @@ class _Builder:
             return node.value
         # The values of variables may be secrets, so `report_lines` hides them.
         self.document.expanded.update(variable_values)
-        if _FORBIDDEN.search(text):
-            self._report(path, line, _HAS_FORBIDDEN)
-            return _FORBIDDEN.sub("?", text)
+        if _FORBIDDEN_CHARACTERS.search(text):
+            self._report(path, line, _FORBIDDEN_MESSAGE)
+            return _FORBIDDEN_CHARACTERS.sub("?", text)
         # A value without quotes has the style None, or "" in libyaml. It may mean a number, such as
         # 2024. But settings of type text need the text as it was written.
         if not node.style:
@@ -326,10 +327,12 @@ class _Builder:
         self.document.problems.append(Problem(path, message, line))
 
 
-def _has_added_tag(node: Node) -> bool:
-    # For dates and ``=`` the parser adds a tag by the rules of YAML 1.1, although the file has
-    # none.
-    return isinstance(node, ScalarNode) and not node.style and node.tag in _DERIVED
+def _has_tag_by_parser(node: Node) -> bool:
+    """Whether the file has no tag here, but the parser added one by the rules of YAML 1.1.
+
+    The parser does so for dates, ``=`` and ``<<``.
+    """
+    return isinstance(node, ScalarNode) and not node.style and node.tag in _TAGS_BY_PARSER
 
 
 def _typed_value(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
@@ -337,9 +340,12 @@ def _typed_value(node: ScalarNode, scalar: str, *, is_variable: bool) -> object:
 
     ``scalar`` is the node's text with its variables expanded.
     """
-    # With a style the value is quoted or a block, so it is text. The tag of a value with a variable
-    # is ignored, because the parser chose the tag before variables were expanded.
-    if node.style or (node.tag == _STRING_TAG and not is_variable):
+    # Only values in quotes or in a block have a style. They are text.
+    is_quoted = bool(node.style)
+    # If the value has a variable, its tag is ignored. The parser chose the tag before the variable
+    # was expanded.
+    has_string_tag = node.tag == _STRING_TAG and not is_variable
+    if is_quoted or has_string_tag:
         return scalar
     # An empty variable means empty text, never null.
     if not is_variable and _NULL.fullmatch(scalar):

@@ -68,12 +68,12 @@ class SourceOptions(OneOf):
     @property
     def has_scores(self) -> bool:
         """Whether the lists come with the model's own scores."""
-        return getattr(self.given, "scores", None) is not None
+        return getattr(self.kind_options, "scores", None) is not None
 
     @property
     def is_live(self) -> bool:
         """Whether the answer depends on the time of the request, and not only on the slot."""
-        return SOURCES[self.kind].is_live(self.given)
+        return SOURCES[self.kind].is_live(self.kind_options)
 
 
 @_from_kinds("item_weights")
@@ -202,7 +202,7 @@ def all_users_problem(baseline: SourceOptions) -> Problem | None:
 def _all_users(baseline: SourceOptions) -> Options:
     all_users = SOURCES[baseline.kind].all_users
     if all_users is not None:
-        return all_users(baseline.given)
+        return all_users(baseline.kind_options)
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
     instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
     raise ConfigError(
@@ -241,7 +241,7 @@ def joined_problem(
 
 
 def _server(options: OneOf) -> tuple[str, object]:
-    return options.kind, getattr(options.given, "remote", None)
+    return options.kind, getattr(options.kind_options, "remote", None)
 
 
 def _open_kind(role: str, kind: str, options: Options) -> Any:  # noqa: ANN401 - any port
@@ -249,7 +249,7 @@ def _open_kind(role: str, kind: str, options: Options) -> Any:  # noqa: ANN401 -
 
 
 def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port of the role
-    return _open_kind(role, options.kind, options.given)
+    return _open_kind(role, options.kind, options.kind_options)
 
 
 # Each of these functions raises ConfigError if a driver is not installed.
@@ -288,7 +288,7 @@ def open_joined(
         lists["noise_floor"] = second_baseline
     if join is None or any(arm.kind != kind for arm in lists.values()):
         return None
-    list_options = {name: arm.given for name, arm in lists.items()}
+    list_options = {name: arm.kind_options for name, arm in lists.items()}
     dimensions = tuple(users.segments)
     opened: JoinedSource | None = pkgutil.resolve_name(join)(list_options, user_options, dimensions)
     return opened
@@ -296,12 +296,12 @@ def open_joined(
 
 def open_outcomes(log: UsersOptions) -> OutcomeSource:
     """Open the outcomes in a log. Its kind must be able to read outcomes."""
-    opened: OutcomeSource = pkgutil.resolve_name(str(SOURCES[log.kind].outcomes))(log.given)
+    opened: OutcomeSource = pkgutil.resolve_name(str(SOURCES[log.kind].outcomes))(log.kind_options)
     return opened
 
 
 def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Options]:
     """The kind and the options of the source of users."""
     if not options.all:
-        return options.kind, options.given
+        return options.kind, options.kind_options
     return baseline.kind, _all_users(baseline)

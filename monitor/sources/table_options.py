@@ -51,13 +51,13 @@ NANOSECONDS = 1e20
 class ArmColumn:
     """The column of a log that says which arm served a row.
 
-    ``value_of`` has the value of each arm whose rows are read. With ``has_both``, the newest list
-    of each arm is read, and not only a user's newest list.
+    ``value_of`` has the value of each arm whose rows are read. With ``has_list_per_arm``, the
+    newest list of each arm is read, and not only a user's newest list.
     """
 
     name: str
     value_of: Mapping[Arm, str]
-    has_both: bool
+    has_list_per_arm: bool
 
 
 class ServedOptions(Options):

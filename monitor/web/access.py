@@ -38,7 +38,7 @@ _VALIDITY = re.compile(
 _Stamp = tuple[tuple[int, ...] | None, ...]
 """The state of each file, see `_state_of`. A new stamp means that a file has changed."""
 log = structlog.get_logger(__name__)
-_LONGEST = 72  # bcrypt uses only the first 72 bytes of a password
+_MOST_PASSWORD_BYTES = 72  # bcrypt uses only the first 72 bytes of a password
 _LEAST_COST = 4  # the lowest cost that bcrypt allows
 _NO_DIGEST = b"." * 31  # never matches
 
@@ -179,7 +179,7 @@ class Credentials:
 
         All calls take as long as the costliest hash, so the time does not show which users exist.
         """
-        compared = password[:_LONGEST]
+        compared = password[:_MOST_PASSWORD_BYTES]
         hashed = self._hashes.get(user)
         if hashed is None:
             self._compare(compared, self._decoys[self._highest_cost])
@@ -196,7 +196,7 @@ class Credentials:
     def _digest(self, user: bytes, password: bytes) -> bytes:
         # For bcrypt, passwords with the same first 72 bytes are equal. So the digest uses only
         # these bytes, and each user has one digest. The length shows where the user's name ends.
-        login = len(user).to_bytes(8, "big") + user + password[:_LONGEST]
+        login = len(user).to_bytes(8, "big") + user + password[:_MOST_PASSWORD_BYTES]
         return hashlib.blake2b(login, key=self._key, digest_size=32).digest()
 
 
@@ -236,7 +236,7 @@ class CertificateStore:
         """
         stamp = self._read_stamp()
         if stamp == self._loaded_stamp:
-            # Refused files may have been replaced by the files that are in use.
+            # If new files were refused, somebody has put the old files back since then.
             self._failed_stamp = self.refusal = None
             return
         try:

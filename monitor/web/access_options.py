@@ -19,7 +19,7 @@ def cost_of(hashed: str) -> int:
 
 
 def _require_hash(hashed: str) -> None:
-    """Raise ValueError if the text is no bcrypt hash, or if its cost is too low or too high."""
+    """Raise ValueError if the text is no bcrypt hash, or if its cost is not allowed."""
     if not _HASH.fullmatch(hashed):
         raise ValueError(
             "must be a bcrypt hash, such as $2y$10$ and 53 more characters: make one with "

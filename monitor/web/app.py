@@ -21,7 +21,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from monitor.model.errors import ConfigError, DatabaseError, InputError, MonitorError, SourceError
-from monitor.web.documentation import ABSENT, Documentation
+from monitor.web.documentation import ABSENT_MESSAGE, Documentation
 from monitor.web.forms import (
     FAILURE,
     FORM_RESULTS,
@@ -58,7 +58,7 @@ Reload = Callable[[], bool]
 It is called in a worker thread, and never twice at the same time.
 """
 
-DESCRIPTION = "/api/v1/openapi.json"
+OPENAPI_PATH = "/api/v1/openapi.json"
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _PROBE_THREADS = 2
@@ -69,12 +69,12 @@ _CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-_HTML = {
+_PAGE_HEADERS = {
     **PLAIN_HEADERS,
     "Content-Security-Policy": _CONTENT_POLICY,
     "Referrer-Policy": "same-origin",
 }
-_DOCUMENT = {
+_DOCUMENT_HEADERS = {
     # The theme's style sheet contains its icons as data.
     "Content-Security-Policy": _CONTENT_POLICY.replace("img-src 'self'", "img-src 'self' data:"),
     # A browser asks again each time, and gets 304 unless rankwatch was upgraded.
@@ -157,7 +157,7 @@ def create_app(
         Route("/alerts", form, methods=["POST"]),
         Route("/alerts/{key}", form, methods=["POST"]),
         Route(GATE, gate, methods=["GET", "POST"]),
-        Route(DESCRIPTION, _description),
+        Route(OPENAPI_PATH, _answer_openapi),
         Route("/static/{name}", _answer_static),
         Route("/docs", docs),
         Route("/docs/{path:path}", docs),
@@ -166,7 +166,7 @@ def create_app(
         Route("/-/ready", _probe_endpoint("ready", health.unready)),
         Route("/-/reload", _reload_endpoint(reload), methods=["POST"]),
     ]
-    # The handler of a kind of error also handles its subclasses, see `_FAILURES`.
+    # Each handler also handles the subclasses of its kind of error, such as AbsentPageError.
     handlers: dict[Any, Any] = {HTTPException: _refuse_address}
     for kind in (ConfigError, InputError, SourceError, DatabaseError):
         handlers[kind] = partial(_answer_error, site)
@@ -176,7 +176,7 @@ def create_app(
 
 
 def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401 - of any page
-    """Return the data of the page for this request, an object of the type ``page.shows``."""
+    """Return the data of the page for this request, an object of the type ``page.data_type``."""
     parameters = read_query(page.query, request).model_dump(by_alias=True, exclude_unset=True)
     return page.read(site, PageRequest(path=request.path_params, chosen=parameters))
 
@@ -223,7 +223,7 @@ def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -
         token=token,
         outcome=FORM_RESULTS.get(request.query_params.get("done", "")),
     )
-    return HTMLResponse(body, headers=_HTML)
+    return HTMLResponse(body, headers=_PAGE_HEADERS)
 
 
 def _form_endpoint(
@@ -259,7 +259,7 @@ def _form_endpoint(
 
 
 def _answer_json(page: Page, site: Site, request: Request) -> Response:
-    body = _adapter(page.shows).dump_json(_read_page(page, site, request))
+    body = _adapter(page.data_type).dump_json(_read_page(page, site, request))
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 
 
@@ -270,18 +270,18 @@ async def _refuse_address(request: Request, error: Exception) -> Response:
     if not request.url.path.startswith("/api/"):
         return PlainTextResponse(error.detail, error.status_code, headers=headers)
     return JSONResponse(
-        {"error": error.detail, "reason": f"see {DESCRIPTION}"}, error.status_code, headers=headers
+        {"error": error.detail, "reason": f"see {OPENAPI_PATH}"}, error.status_code, headers=headers
     )
 
 
 def _error_page(site: Site, status: int, title: str, reason: str) -> Response:
     body = render("absent.html", title=title, reason=reason, prefix=site.prefix, menu=MENU)
-    return HTMLResponse(body, status, headers=_HTML)
+    return HTMLResponse(body, status, headers=_PAGE_HEADERS)
 
 
 @cache
-def _adapter(shows: type) -> TypeAdapter[Any]:
-    return TypeAdapter(shows)
+def _adapter(data_type: type) -> TypeAdapter[Any]:
+    return TypeAdapter(data_type)
 
 
 @cache
@@ -290,11 +290,11 @@ def describe_api() -> dict[str, Any]:
     paths: dict[str, Any] = {GATE: describe_gate()}
     schemas: dict[str, Any] = {"Failure": FAILURE}
     for page in PAGES:
-        schema = _adapter(page.shows).json_schema(
+        schema = _adapter(page.data_type).json_schema(
             mode="serialization", ref_template="#/components/schemas/{model}"
         )
         schemas |= schema.pop("$defs", {})
-        schemas[page.shows.__name__] = schema
+        schemas[page.data_type.__name__] = schema
         paths[page.api] = {"get": _describe_page(page)}
     info = {"title": "rankwatch", "version": "1", "description": "The data of the pages as JSON."}
     return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
@@ -305,7 +305,7 @@ def _describe_page(page: Page) -> dict[str, Any]:
     path_names = re.findall("{([a-z]+)}", page.api)
     parameters = [*map(describe_path, path_names), *describe_query(page.query)]
     content = {
-        "application/json": {"schema": {"$ref": f"#/components/schemas/{page.shows.__name__}"}}
+        "application/json": {"schema": {"$ref": f"#/components/schemas/{page.data_type.__name__}"}}
     }
     return {
         # The first line of the docstring says what the page has.
@@ -318,7 +318,7 @@ def _describe_page(page: Page) -> dict[str, Any]:
     }
 
 
-async def _description(_: Request) -> Response:
+async def _answer_openapi(_: Request) -> Response:
     return JSONResponse(describe_api(), headers=PLAIN_HEADERS)
 
 
@@ -341,9 +341,9 @@ def _answer_document(site: Site, documentation: Documentation, request: Request)
         if documentation.is_built:
             reason = f"There is no such page. Start at {site.prefix}/docs/."
         else:
-            reason = ABSENT
+            reason = ABSENT_MESSAGE
         return _error_page(site, 404, "no documentation here", reason)
-    headers = {**_HTML, **_DOCUMENT, "ETag": file.tag}
+    headers = {**_PAGE_HEADERS, **_DOCUMENT_HEADERS, "ETag": file.tag}
     if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(file.body, media_type=file.media_type, headers=headers)

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from monitor.model.immutable import immutable
 from monitor.web.access import Access
 
-_GOODBYE_S = 5.0
+_TLS_SHUTDOWN_S = 5.0
 CONNECTION = "rankwatch.connection"
 """The state of each request has its `Connection` under this key."""
 
@@ -71,12 +71,13 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         **options: Any,  # noqa: ANN401 - uvicorn's
     ) -> None:
-        # A proxy avoids a reference cycle, so the memory is freed as soon as the connection ends.
+        # A weak reference avoids a cycle, so the memory is freed as soon as the connection ends.
         super().__init__(app_state={**app_state, CONNECTION: weakref.proxy(self)}, **options)
         self._front = front
-        self._born = self.loop.time()  # decides which of two equal connections is aborted
+        self._born = self.loop.time()
         self._deadline = self.loop.call_later(front.limits.exchange_s, self._abort_if_busy)
-        # Whether a request or its answer is under way. A new connection is expected to send one.
+        # Whether a request or its answer is under way. On a new connection, the client must send a
+        # request before the deadline.
         self._is_busy = True
         self.is_known = False
         """Whether a client that may read everything has sent a request."""
@@ -84,7 +85,8 @@ class Connection(H11Protocol):
         self._answering = 0
         # The task of `_encrypt`. None without encryption, and after the handshake.
         self._handshake: asyncio.Task[None] | None = None
-        # Bytes of a request that arrived before `_encrypt` had passed the connection to uvicorn.
+        # Decrypted bytes of a request that arrived before `_encrypt` had passed the connection to
+        # uvicorn.
         self._early_bytes: list[bytes] = []
 
     def connection_made(  # type: ignore[override]  # uvicorn narrows the type too
@@ -104,6 +106,7 @@ class Connection(H11Protocol):
         except BaseException:
             self.abort()  # otherwise the connection would be served without encryption
             raise
+        # An aborted connection gets here too. No handshake may begin, because it would never end.
         if context is None:
             super().connection_made(transport)
         elif not transport.is_closing():
@@ -194,7 +197,7 @@ class Connection(H11Protocol):
                     context,
                     server_side=True,
                     ssl_handshake_timeout=self._front.limits.handshake_s,
-                    ssl_shutdown_timeout=_GOODBYE_S,
+                    ssl_shutdown_timeout=_TLS_SHUTDOWN_S,
                 )
         if (
             encrypted is None
@@ -202,8 +205,8 @@ class Connection(H11Protocol):
             or not access.admits(encrypted.get_extra_info("peercert"))
         ):
             self.abort()
-            # While the handshake is set, `connection_lost` does not call uvicorn, which has never
-            # got this connection.
+            # uvicorn never got this connection, so it must not hear of its end. `connection_lost`
+            # does not call uvicorn until ``_handshake`` is None.
             self.connection_lost(None)
             self._handshake = None
             return

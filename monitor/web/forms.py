@@ -282,9 +282,10 @@ class GateQuery(BaseModel, extra="forbid"):
 
 
 def answer_gate(site: Site, request: Request) -> Response:
-    """Return the certificate as JSON, with a status that depends on ``verdict``.
+    """Return the certificate as JSON, or only its verdict if the request wants a certain verdict.
 
-    A webhook asks for one ``verdict``. The status is 200 for this verdict and 409 for any other.
+    The parameter ``verdict`` is the wanted verdict. The status is 200 for this verdict, and 409 for
+    any other. The webhooks of rollout controllers send a POST, which wants `safe` by default.
 
     Raises InputError if an option cannot be read. Raises UnanswerableError if this comparison
     does not support an option.

@@ -36,13 +36,13 @@ _ADVICE = {
     errno.EADDRNOTAVAIL: "this machine does not have this address; choose one of its addresses",
 }
 
-# Requests for these addresses need no credentials, because many probes cannot send any. A client
-# that is not authenticated gets no reason.
+# Requests for these paths need no credentials, because many probes cannot send any. A client that
+# is not authenticated gets no reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
 
-# Requests for these addresses may have any name in the header `Host`, because monitoring and
+# Requests for these paths may have any name in the header `Host`, because monitoring and
 # deployments use the names of services. The answers show no users.
-ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
+PATHS_FOR_ANY_HOST = re.compile(r"/-/healthy|/-/ready|/metrics|/api/v1/gate/[^/]*")
 
 IS_AUTHENTICATED = "rankwatch.is_authenticated"
 """Under this key the scope of a request says whether the client may read everything."""
@@ -52,7 +52,7 @@ CLIENT_NAME = "rankwatch.user"
 
 The name is None if clients need not authenticate. Then the client may change nothing.
 """
-_WRONG_HOST = (
+_WRONG_HOST_MESSAGE = (
     "this server does not accept the name in the header Host: use its IP address, localhost, "
     "or the name in listen or external_url; or require passwords in web_config_file"
 )
@@ -234,21 +234,24 @@ class RequestGuard:
         host = Headers(scope=scope).get("host", "localhost")
         if access.answers_to(host):
             return None
-        # A page of another site may have sent this request. So only the addresses of `ANY_HOST` are
-        # answered, and a probe's answer gives no details.
+        # A page of another site may have sent this request. So only a few paths are answered. A
+        # client that is not authenticated gets no details in the answer of a probe.
         if scope["path"] in PROBES:
             scope[IS_AUTHENTICATED] = False
-        if ANY_HOST.fullmatch(scope["path"]):
+        if PATHS_FOR_ANY_HOST.fullmatch(scope["path"]):
             return None
-        return plain_answer(421, _WRONG_HOST)
+        return plain_answer(421, _WRONG_HOST_MESSAGE)
 
     async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
         """Find out who the client is. Sets `IS_AUTHENTICATED` and `CLIENT_NAME`, and returns None.
 
-        Returns a refusal if the credentials are missing or wrong, or if too many clients wait. If a
-        probe sends no credentials, nothing is set, and it is not refused.
+        ``credentials`` has the configured users and passwords. If there are none, every client may
+        read everything, and has no name. Returns a refusal if the client sends no login or a wrong
+        one, or if too many logins wait to be verified. A probe without a login is not refused, but
+        is not authenticated either.
         """
-        if not credentials:
+        has_users = bool(credentials)
+        if not has_users:
             scope[IS_AUTHENTICATED] = True
             return None
         values = [value for name, value in scope["headers"] if name == b"authorization"]

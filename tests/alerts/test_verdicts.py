@@ -94,7 +94,7 @@ def test_a_run_that_is_not_ok_does_not_judge_similarity(status, reason, outcome,
     assert found.users == 0
 
 
-SCORES = {"scores": (-1.0, 1.0)}
+SCORES = {"score_range": (-1.0, 1.0)}
 
 
 OK = Verdict(outcome=Outcome.OK, reason="said", value=0.4, users=90, is_recovered=True)

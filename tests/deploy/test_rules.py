@@ -30,7 +30,7 @@ from deploy.shipped import (
     series_in,
     yaml_of,
 )
-from monitor.model.rules import OF_UNPAIRED, Severity
+from monitor.model.rules import UNPAIRED_CONDITIONS, Severity
 from monitor.model.urgency import URGENT_SHARE
 from monitor.service.daemon.outage import DATABASE_AWAY
 from monitor.settings.comparison_options import CONDITION_ALERTS
@@ -278,7 +278,10 @@ def test_the_urgency_of_a_page_is_that_of_its_alert():
     for name, severity in {**severities(), **of_prometheus}.items():
         page = runbooks()[name]
         assert f"**{write_urgency(Severity(severity))}**" in page, name
-        counts_no_users = {*of_prometheus, *(CONDITION_ALERTS[each] for each in OF_UNPAIRED)}
+        counts_no_users = {
+            *of_prometheus,
+            *(CONDITION_ALERTS[each] for each in UNPAIRED_CONDITIONS),
+        }
         assert (URGENT in page) is (severity == "warning" and name not in counts_no_users), name
 
 

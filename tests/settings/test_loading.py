@@ -71,7 +71,7 @@ def test_a_secret_from_a_variable_is_never_read_as_anything_but_text():
             text = MINIMAL.replace(
                 f"{{http: {{{url}}}}}", f"\n      http:\n        {url}\n        {keys}"
             )
-            http = load_comparison(text, TOKEN=secret).baseline.given
+            http = load_comparison(text, TOKEN=secret).baseline.kind_options
             assert http.headers["X-Key"].get_secret_value() == secret
 
 
@@ -108,7 +108,7 @@ def test_relative_paths_start_at_the_files_directory_and_an_absolute_database_st
 ):
     path.write_text(MINIMAL)
     loaded = load_settings(path, {})
-    users = loaded.comparisons[0].users.given
+    users = loaded.comparisons[0].users.kind_options
     assert users.path == str(path.with_name("users.csv"))
     assert loaded.database.get_secret_value() == f"sqlite:///{path.with_suffix('.db')}"
     loaded = load_text("database: sqlite:////var/lib/rankwatch.db\n" + MINIMAL)

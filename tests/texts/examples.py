@@ -30,7 +30,7 @@ from monitor.model.notifications import Silence
 from monitor.model.pages import ReceiverHealth, SeriesPoint
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.rules import (
-    OF_UNPAIRED,
+    UNPAIRED_CONDITIONS,
     Condition,
     CoverageRule,
     Direction,
@@ -677,7 +677,7 @@ EXAMPLES: Any = {
         *each(write_first_step, FaultKind, (Arm.CANDIDATE,)),
         partial(write_first_step, FaultKind.NOISE, (*Arm,)),
         partial(write_first_step, FaultKind.CUT_SHORT, (Arm.CANDIDATE,), has_duplicates=True),
-        *each(write_condition_step, sorted(OF_UNPAIRED)),
+        *each(write_condition_step, sorted(UNPAIRED_CONDITIONS)),
         *each(write_gap_step, Direction),
     ],
     "How to install an extra": [partial(write_extra, "redis")],

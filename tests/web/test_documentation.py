@@ -3,7 +3,7 @@
 import pytest
 
 import published
-from monitor.web.documentation import ABSENT, Documentation
+from monitor.web.documentation import ABSENT_MESSAGE, Documentation
 from web.sites import KIM, access_of, running
 
 PAGE = "<p>runbook</p>"
@@ -61,7 +61,7 @@ def test_an_installation_without_the_site_says_so(tmp_path):
     with running(application(tmp_path / "none")) as site:
         status, _, body = site.get("/docs/runbooks/SimilarityDrop")
     assert status == 404
-    assert ABSENT in body.decode()
+    assert ABSENT_MESSAGE in body.decode()
 
 
 def test_who_may_not_read_the_pages_may_not_read_the_documentation(folder):

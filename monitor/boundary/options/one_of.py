@@ -52,8 +52,8 @@ class OneOf(Options):
         return next(name for name in self.choices() if getattr(self, name) is not None)
 
     @property
-    def given(self) -> Any:  # noqa: ANN401 - options of any kind
-        """The value of that field."""
+    def kind_options(self) -> Any:  # noqa: ANN401 - options of any kind
+        """The value of the field `kind`: the options of this kind."""
         return getattr(self, self.kind)
 
     @classmethod

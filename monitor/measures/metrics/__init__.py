@@ -53,7 +53,7 @@ def drift_direction(series: str, statistic: Statistic) -> Direction:
     """Return how the statistic of a metric or derived series changes as lists drift apart."""
     derived, name = parse_derived(series)
     grows = derived in DISTANCES or not parse(name).higher_is_more_alike
-    if statistic.floor is not None:
+    if statistic.below is not None:
         # share_below(x) grows when scores become smaller.
         grows = not grows
     return Direction.ABOVE if grows else Direction.BELOW

@@ -288,8 +288,8 @@ def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:
     statistic = MEAN if inputs.rule is None else inputs.rule.statistic
     if inputs.of_candidate is not None:
         return _gap_of_share(inputs, inputs.of_candidate, end, share)
-    if statistic.floor is not None:
-        if end >= statistic.floor:
+    if statistic.below is not None:
+        if end >= statistic.below:
             return 0.0
         # The figures of a share are angles, see `to_angle`.
         users = inputs.users or 1
@@ -314,7 +314,7 @@ def _gap_of_share(inputs: PlanInputs, usual: float, end: float, share: float) ->
         derived, name = parse_derived(inputs.rule.metric)
         far = find_far_statistic(parse(name))
         if derived is DerivedMetric.FAR_GAP and far is not None:
-            floor = far.floor
+            floor = far.below
     if floor is None:
         return share * abs(usual - end)
     if end >= floor:

@@ -339,7 +339,7 @@ class FileView:
             f"rankwatch_as, {ARM_COLUMN} FROM {in_time}"
         )
         keys = "rankwatch_to"
-        if served.arms is not None and served.arms.has_both:
+        if served.arms is not None and served.arms.has_list_per_arm:
             keys += f", {ARM_COLUMN}"
         last_request = "max(rankwatch_as)"
         if served.request is not None:

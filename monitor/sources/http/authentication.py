@@ -55,7 +55,7 @@ def make_authentication(
         return _tokens_of(options.oauth2, tls, proxy)
     if options.hmac:
         return partial(_send_signed, partial(_add_hash, options.hmac))
-    return partial(_send_signed, _aws_signer(options.given, deadline))
+    return partial(_send_signed, _aws_signer(options.kind_options, deadline))
 
 
 async def _send_signed(

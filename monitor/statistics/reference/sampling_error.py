@@ -145,7 +145,7 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     value = summary.value(statistic)
     if value is None or not math.isfinite(value):
         return None
-    if parsed.floor is not None:
+    if parsed.below is not None:
         return share_interval(value, summary.n)
     error = estimate_error(summary, parsed)
     if error is None or not math.isfinite(error):

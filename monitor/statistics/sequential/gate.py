@@ -237,8 +237,8 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
     if rule.score_range is not None and not rule.is_share:
         low, high = rule.score_range
     values = scores
-    if rule.statistic.floor is not None:
-        values = np.where(np.isnan(scores), np.nan, scores < rule.statistic.floor)
+    if rule.statistic.below is not None:
+        values = np.where(np.isnan(scores), np.nan, scores < rule.statistic.below)
     unit = (values - low) / (high - low)
     is_decided = np.count_nonzero(~np.isnan(unit), axis=-1) >= rule.min_users
     for limit in {(threshold - low) / (high - low) for threshold in rule.thresholds}:

@@ -37,4 +37,4 @@ def find_far_statistic(metric: Metric) -> Statistic | None:
     floor = far_floor(metric.disjoint, metric.identical)
     if not math.isfinite(floor):
         return None
-    return Statistic(floor=floor)
+    return Statistic(below=floor)

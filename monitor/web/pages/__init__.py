@@ -25,13 +25,13 @@ from monitor.web.pages.site import AbsentPageError, PageRequest, Site
 class Page:
     """One page: its path, the function that reads its data, and its template.
 
-    ``shows`` is the type of the data. ``query`` describes the parameters. ``menu`` is the text of
-    the page's link in the header of all pages.
+    ``data_type`` is the type of the data. ``query`` describes the parameters. ``menu`` is the text
+    of the page's link in the header of all pages.
     """
 
     path: str
     read: Callable[[Site, PageRequest], Any]
-    shows: type
+    data_type: type
     template: str
     query: type[PageQuery] = PageQuery
     menu: str | None = None

@@ -1,6 +1,6 @@
 """The pages of all incidents and of one incident."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -53,7 +53,9 @@ class Incident:
     # These values are known only on pages that show what to do about a firing incident.
     lead: Transition | None = None  # the start of the most important firing alert
     first_step: str | None = None  # None if no fault is known
-    accept_since: datetime | None = None  # None if the change should not be accepted
+    # If somebody wanted the arms to become less similar, rules learn the runs from this slot on as
+    # normal. None if this should not be done.
+    accept_since: datetime | None = None
 
     @property
     def silence_matchers(self) -> tuple[str, ...]:
@@ -98,8 +100,8 @@ class AlertsPage:
     state: IncidentState | None
     firing_incidents: tuple[Incident, ...]
     ended_incidents: tuple[Incident, ...]
-    page_before: int | None  # the incidents are older than this. None on the first page
-    next_page_before: int | None  # those of the next page are older than this. None on the last
+    page_before: int | None  # the page has incidents before this number. None on the first page
+    next_page_before: int | None  # the same for the next page. None on the last page
     comparisons: tuple[str, ...]
     silences: tuple[Silence, ...]
     unmatched_silences: tuple[str, ...]  # sentences about silences that match nothing
@@ -117,11 +119,11 @@ class SentMessage:
 
 @immutable
 class AlertPage:
-    """One incident: its changes, messages, receivers' answers, and why nothing is sent now."""
+    """One incident: its transitions, messages, receivers' answers, and why nothing is sent now."""
 
     details: Incident
     transitions: tuple[Transition, ...]
-    attempts: tuple[ReceiverAnswer, ...]
+    attempts: tuple[ReceiverAnswer, ...]  # what receivers answered, or why nothing was sent
     messages: tuple[SentMessage, ...]
     silences: tuple[Silence, ...]  # silences that match an alert of the incident, now or later
     # The alerts that the configuration does not send now, each with the reason.
@@ -134,9 +136,7 @@ class AlertPage:
     @property
     def runbooks(self) -> dict[str, str]:
         """The URL of the runbook of each alert that has one."""
-        return {
-            change.alert: change.runbook_url for change in self.transitions if change.runbook_url
-        }
+        return {each.alert: each.runbook_url for each in self.transitions if each.runbook_url}
 
 
 def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
@@ -148,6 +148,8 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     firing_starts: Sequence[IncidentStart] = ()
     ended_starts: Sequence[IncidentStart] = ()
     next_page_before = None
+    # Incidents have ascending numbers. Each page has the ended incidents before a number, and only
+    # the first page also has the firing incidents.
     is_first_page = before_number is None
     if state is not IncidentState.ENDED and is_first_page:
         firing_starts = pages.incidents(
@@ -201,16 +203,18 @@ def _read_incidents(site: Site, starts: Sequence[IncidentStart]) -> tuple[Incide
     """Return the incidents with these starts, in the same order."""
     if not starts:
         return ()
-    states = site.store.alerts.states(state=State.FIRING)
-    states_by_key = {state.dedup_key: state for state in states}
-    changes_by_incident: dict[str | None, list[Transition]] = {start.key: [] for start in starts}
-    for change in site.store.pages.incident_changes([start.key for start in starts]):
-        changes_by_incident[change.incident].append(change)
+    firing_by_key = {
+        state.dedup_key: state for state in site.store.alerts.states(state=State.FIRING)
+    }
+    incident_keys = [start.key for start in starts]
+    transitions_by_incident: dict[str | None, list[Transition]] = {key: [] for key in incident_keys}
+    for transition in site.store.pages.incident_changes(incident_keys):
+        transitions_by_incident[transition.incident].append(transition)
     incidents = []
-    for changes in changes_by_incident.values():
-        # The changes of an incident may have been deleted since its start was read.
-        if changes:
-            incidents.append(_make_incident(changes, states_by_key))
+    for transitions in transitions_by_incident.values():
+        # The transitions of an incident may have been deleted since its start was read.
+        if transitions:
+            incidents.append(_make_incident(transitions, firing_by_key))
     return tuple(incidents)
 
 
@@ -223,18 +227,16 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
         raise AbsentPageError(f"no incident {key}: it never existed, or its data has expired")
     now = site.clock.now()
     comparison = transitions[0].comparison
-    firing: dict[str | None, AlertState] = {}
-    for state in site.store.alerts.states(comparison, state=State.FIRING):
-        if state.incident == key:
-            firing[state.dedup_key] = state
-    firing_starts = _find_starts(transitions, firing)
+    states = site.store.alerts.states(comparison, state=State.FIRING)
+    firing_by_key = _firing_of_incident(states, key)
+    firing_starts = _find_starts(transitions, firing_by_key)
     silences = []
     for silence in site.store.alerts.silences(ending_after=now):
         if any(is_silenced(silence, start) for start in firing_starts):
             silences.append(silence)
-    latest = site.latest_of(comparison) if firing else None
+    latest = site.latest_of(comparison) if firing_by_key else None
     explanation = latest.explanation if latest else None
-    details = _add_advice(_make_incident(transitions, firing), firing_starts, latest)
+    details = _add_advice(_make_incident(transitions, firing_by_key), firing_starts, latest)
     command = ""
     if details.silence_matchers:
         interval = site.policy().intervals.get(comparison)
@@ -245,7 +247,7 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
         attempts=history.answers,
         messages=_sent_messages(site, history),
         silences=tuple(silences),
-        held_alerts=_held_alerts(site, firing_starts, now),
+        held_alerts=_explain_held_alerts(site, firing_starts, now),
         silence_command=command,
         newest_slot=latest.slot if latest else None,
         sentence=explanation.sentence if explanation else None,
@@ -253,32 +255,40 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
 
 
 def read_firing_incident(site: Site, latest: LatestRun, key: str) -> Incident | None:
-    """Return a firing incident with advice what to do. None if its changes were deleted."""
-    changes = site.store.pages.incident(key).transitions
-    firing: dict[str | None, AlertState] = {}
-    for state in latest.states:
-        if state.state is State.FIRING and state.incident == key:
-            firing[state.dedup_key] = state
-    starts = _find_starts(changes, firing)
+    """Return a firing incident with advice what to do. None if its transitions were deleted."""
+    transitions = site.store.pages.incident(key).transitions
+    firing_by_key = _firing_of_incident(latest.states, key)
+    starts = _find_starts(transitions, firing_by_key)
     if not starts:
         return None
     if not site.is_reachable:
         # The links to runbooks would lead to a machine that readers cannot reach.
         starts = [replace(start, runbook_url=None) for start in starts]
-    return _add_advice(_make_incident(changes, firing), starts, latest)
+    return _add_advice(_make_incident(transitions, firing_by_key), starts, latest)
+
+
+def _firing_of_incident(
+    states: Iterable[AlertState], incident: str
+) -> dict[str | None, AlertState]:
+    """Return the firing alerts of the incident by dedup key, the key of each firing."""
+    firing_by_key = {}
+    for state in states:
+        if state.state is State.FIRING and state.incident == incident:
+            firing_by_key[state.dedup_key] = state
+    return firing_by_key
 
 
 def _find_starts(
-    changes: Sequence[Transition], firing: Mapping[str | None, AlertState]
+    transitions: Sequence[Transition], firing_by_key: Mapping[str | None, AlertState]
 ) -> list[Transition]:
-    """Return the starts of the alerts that still fire. ``firing`` has dedup keys as its keys."""
-    return [change for change in changes if change.is_start and change.dedup_key in firing]
+    """Return the starts of the alerts that still fire."""
+    return [each for each in transitions if each.is_start and each.dedup_key in firing_by_key]
 
 
 def _add_advice(
     incident: Incident, firing_starts: Sequence[Transition], latest: LatestRun | None
 ) -> Incident:
-    """Add whom the firing alerts affect in the newest run, and what to do first about them."""
+    """Add the impact in the newest run, the most important alert, and what to do about it."""
     if not firing_starts or latest is None:
         return replace(incident, impact=find_impact(firing_starts, None))
     explanation = latest.explanation
@@ -295,44 +305,46 @@ def _add_advice(
     )
 
 
-def _held_alerts(site: Site, starts: Sequence[Transition], now: datetime) -> tuple[str, ...]:
+def _explain_held_alerts(
+    site: Site, firing_starts: Sequence[Transition], now: datetime
+) -> tuple[str, ...]:
     """Return the alerts that the configuration does not send now, each with the reason."""
     policy = site.policy()
-    held = []
-    for start in starts:
-        # The reason is None if the alert is in no maintenance window.
-        reason = policy.in_maintenance(start, now)
+    explained = []
+    for start in firing_starts:
+        reason = policy.explain_maintenance(start, now)
         if policy.is_muted(start):
             reason = "dry run"
-        if reason:
-            held.append(f"{start.alert}: {reason}")
+        if reason is not None:
+            explained.append(f"{start.alert}: {reason}")
     # An alert that fires in several segments is returned once.
-    return tuple(dict.fromkeys(held))
+    return tuple(dict.fromkeys(explained))
 
 
 def read_ended(site: Site, end: Transition) -> Incident | None:
-    """Return the incident that ended with this change, or None if its changes were deleted."""
-    changes = site.store.pages.incident(str(end.incident)).transitions
-    return _make_incident(changes, {}) if changes else None
+    """Return the incident that ended with this transition. None if its data was deleted."""
+    transitions = site.store.pages.incident(str(end.incident)).transitions
+    return _make_incident(transitions, {}) if transitions else None
 
 
 def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, ...]:
     """Return the messages of the newest `_MOST_MESSAGES` groups of answers, newest first.
 
-    A group has the answers of all receivers about the same changes.
+    A group has the answers of all receivers about the same transitions. The key of the group has
+    the positions of these transitions in ``history.transitions``.
     """
     # The answers, and thus also the groups, are in the order in which they came.
-    answers_by_changes: dict[tuple[int, ...], list[ReceiverAnswer]] = {}
+    answers_by_positions: dict[tuple[int, ...], list[ReceiverAnswer]] = {}
     for answer in history.answers:
-        # A delivery that is SENT with a reason needed no message, and the reason says why.
+        # An answer with a reason belongs to no message. The reason says why none was needed.
         if answer.status is DeliveryStatus.SENT and answer.reason is None:
-            answers_by_changes.setdefault(answer.positions, []).append(answer)
+            answers_by_positions.setdefault(answer.positions, []).append(answer)
     sent = []
-    newest_groups = islice(reversed(answers_by_changes.items()), _MOST_MESSAGES)
-    for change_positions, answers in newest_groups:
+    newest_groups = islice(reversed(answers_by_positions.items()), _MOST_MESSAGES)
+    for positions, answers in newest_groups:
         at = answers[0].at
         receivers = tuple(answer.receiver for answer in answers)
-        for message in _compose_again(site, history.transitions, change_positions, at):
+        for message in _compose_again(site, history.transitions, positions, at):
             text = site.message_text(message)
             sent.append(SentMessage(at=at, receivers=receivers, text=text))
     return tuple(sent)
@@ -340,54 +352,58 @@ def _sent_messages(site: Site, history: IncidentHistory) -> tuple[SentMessage, .
 
 def _compose_again(
     site: Site,
-    changes: Sequence[Transition],
+    transitions: Sequence[Transition],
     positions: Sequence[int],
     at: datetime,
 ) -> Iterator[Message]:
-    """Yield the messages that were sent at this time about the changes at these positions.
+    """Yield the messages that were sent at this time about the transitions at these positions.
 
-    ``changes`` are all changes of the incident, in the order in which they were stored. Receivers
-    get changes in this order.
+    ``transitions`` are all transitions of the incident, in the order in which they were stored and
+    sent.
     """
-    # The receivers got these starts before the message. Starts of ended alerts are included,
-    # because receivers that show texts get no ends before the incident is over.
-    earlier_starts = tuple(change for change in changes[: min(positions)] if change.is_start)
-    past = [change for change in changes if change.at <= at]
-    # A new firing never has the key of an earlier one, so a key that ended does not start again.
-    ended = {change.dedup_key for change in past if change.is_end}
-    firing = [change for change in past if change.is_start and change.dedup_key not in ended]
-    acknowledged = [change for change in past if change.is_acknowledgement]
+    # The receivers got these starts in earlier messages. Alerts that have ended since then are
+    # included, because a text reports no end before the whole incident ends.
+    earlier_starts = tuple(each for each in transitions[: min(positions)] if each.is_start)
+    until_then = [each for each in transitions if each.at <= at]
+    # Each firing has its own dedup key, so an alert that fires again has another key.
+    ended_keys = {each.dedup_key for each in until_then if each.is_end}
+    firing = [each for each in until_then if each.is_start and each.dedup_key not in ended_keys]
+    acknowledged = [each for each in until_then if each.is_acknowledgement]
     snapshot = FiringSnapshot(
         firing=tuple(firing),
         delivered=_keys_of(earlier_starts),
         sent_starts=earlier_starts,
         acknowledged=_keys_of(acknowledged),
     )
-    to_send = [changes[position] for position in positions]
+    to_send = [transitions[position] for position in positions]
     for message in compose_messages(to_send, snapshot):
         yield brief_message(message, site.store.outbox, site.policy())
 
 
-def _keys_of(changes: Sequence[Transition]) -> frozenset[str]:
-    return frozenset(str(change.dedup_key) for change in changes)
+def _keys_of(transitions: Sequence[Transition]) -> frozenset[str]:
+    return frozenset(str(each.dedup_key) for each in transitions)
 
 
 def _make_incident(
-    changes: Sequence[Transition], firing: Mapping[str | None, AlertState]
+    transitions: Sequence[Transition], firing_by_key: Mapping[str | None, AlertState]
 ) -> Incident:
-    """Make an incident from its changes. The changes may have any order, and contain duplicates.
+    """Make an incident from its transitions, which may have any order and contain duplicates.
 
-    ``firing`` has the states of firing alerts by dedup key, perhaps also of other incidents.
+    ``firing_by_key`` has the states of firing alerts by dedup key, perhaps also of other incidents.
     """
-    # The starts may have been deleted. Then the other changes describe the incident.
-    starts = [change for change in changes if change.is_start] or list(changes)
+    starts = [each for each in transitions if each.is_start]
+    if not starts:
+        starts = list(transitions)  # the starts were deleted, so other transitions must do
     first = min(starts, key=attrgetter("at"))
-    firing_states = [firing[change.dedup_key] for change in changes if change.dedup_key in firing]
+    firing_states = []
+    for transition in transitions:
+        if transition.dedup_key in firing_by_key:
+            firing_states.append(firing_by_key[transition.dedup_key])
     acknowledged_by = [state.acknowledged_by for state in firing_states if state.acknowledged_by]
     ended_at = None
     # The incident lasts while one of its alerts fires.
     if not firing_states:
-        ended_at = max((change.at for change in changes if change.is_end), default=None)
+        ended_at = max((each.at for each in transitions if each.is_end), default=None)
     most_severe_first = list(Severity)
     return Incident(
         incident=str(first.incident),

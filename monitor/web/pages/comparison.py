@@ -26,7 +26,7 @@ from monitor.web.pages.overview import (
     ComparisonRow,
     ComparisonState,
     Firing,
-    find_rule_on_drop,
+    find_drop_alert,
     list_firing,
     read_overview_page,
     state_of,
@@ -40,13 +40,14 @@ PERIODS = {
     "90d": timedelta(days=90),
     "1y": timedelta(days=366),
 }
+# The number of newest runs in the small chart of each segment.
+_SMALL_CHART_RUNS = 24
 MOST_CHART_POINTS = 240
 """A chart has at most this many points. If there are more runs, a point shows the lowest of
 several runs.
 """
 _MOST_DETAILED_RUNS = 120
 _USUAL_RUNS = 28
-_SMALL_RUNS = 24
 MOST_SEGMENT_MEANS = 24
 MOST_QUIET = 100
 _ValueT = TypeVar("_ValueT")
@@ -110,7 +111,7 @@ class ComparisonPage(Course):
     quiet_states: tuple[AlertState, ...]
     more_quiet: int
     unjudged: int  # how many of the quiet alerts the newest run could not judge
-    records: Mapping[str, ReceiverHealth]  # by receiver
+    records: Mapping[str, ReceiverHealth]  # the last results of each receiver
     # These values come from the newest finished run.
     state: ComparisonState = ComparisonState.NO_DATA
     slot: datetime | None = None
@@ -120,7 +121,7 @@ class ComparisonPage(Course):
     by_chance: float | None = None
     arm_scores: tuple[ArmScore, ...] = ()
     unpaired: UnpairedResults | None = None
-    is_split_off: bool = False
+    is_split_off: bool = False  # whether users are not split between the arms as planned
 
     @property
     def lead_elsewhere(self) -> AlertState | None:
@@ -153,7 +154,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     firing = list_firing(states)
     incident = firing[0].incident if firing else None
     firing_incident = None
-    lead = None
+    lead = None  # the start of the most important firing alert
     if latest is not None and incident is not None:
         firing_incident = read_firing_incident(site, latest, incident)
     if firing_incident is not None:
@@ -163,7 +164,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     grid = _read_grid(site, family)
     reason = None if grid else "no run has ended yet"
     quiet = [state for state in states if state.state is State.QUIET]
-    quiet.sort(key=attrgetter("is_judged"))
+    quiet.sort(key=attrgetter("is_judged"))  # alerts that could not be judged come first
     page = extend(
         ComparisonPage,
         _read_course(site, query, latest, lead),
@@ -221,8 +222,8 @@ def _choose_series(
 ) -> Choice:
     """Choose the metric and the segment in the query, if the newest run measured them.
 
-    Otherwise choose the metric of ``lead``, the most important firing alert, or else the newest
-    run's leading metric. `_default_segment` chooses the segment.
+    Otherwise choose the metric of ``lead``, the start of the most important firing alert, or else
+    the leading metric of the newest run. The segment is then chosen by `_default_segment`.
     """
     name = query.path["name"]
     configured = site.comparison(name)
@@ -245,10 +246,10 @@ def _choose_series(
         metric = default_metric
     segments = tuple(dict.fromkeys(summary.segment for summary in summaries)) or (ALL,)
     blamed = _blamed_segment(explanation, segments)
-    alert_of_drop = find_rule_on_drop(configured, metric)
+    drop_alert = find_drop_alert(configured, metric)
     segment = query.chosen.get("segment")
     if segment not in segments:
-        segment = _default_segment(alert_of_drop, blamed, _states_of(latest))
+        segment = _default_segment(drop_alert, blamed, _states_of(latest))
     return Choice(
         comparison=name,
         metric=metric,
@@ -263,7 +264,11 @@ def _choose_series(
 def _read_course(
     site: Site, query: PageRequest, latest: LatestRun | None, lead: Transition | None
 ) -> Course:
-    """Read the chosen metric in each run of the period, and what happened in the period."""
+    """Read the chosen metric in each run of the period, and what happened in the period.
+
+    ``lead`` is the start of the most important firing alert. If the query names no metric, the
+    metric of this alert is chosen.
+    """
     now = site.clock.now()
     period, since, until = _choose_time(query, latest, now)
     choice = _choose_series(site, query, latest, lead, period)
@@ -274,7 +279,7 @@ def _read_course(
     pages = site.store.pages
     points = pages.series(
         SeriesKey(name, metric, segment),
-        alert=find_rule_on_drop(configured, metric),
+        alert=find_drop_alert(configured, metric),
         since=since,
         until=until,
         max_points=MOST_CHART_POINTS,
@@ -289,9 +294,9 @@ def _read_course(
             histograms[run_id] = histogram
     segment_means = _read_segment_means(site, choice, until)
     # An alert of the period may have ended after the period.
-    changes = pages.changes(name, segment, since=since, until=max(until, now))
+    transitions = pages.changes(name, segment, since=since, until=max(until, now))
     states = [state for state in _states_of(latest) if state.segment == segment]
-    spans = alert_spans(changes, states, since)
+    spans = alert_spans(transitions, states, since)
     silences = []
     for silence in site.store.alerts.silences(ending_after=since):
         if silence.starts_at <= until and may_concern(silence, name):
@@ -316,11 +321,11 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     if not choice.metric or len(choice.segments) <= 1:
         return []
     means = site.store.pages.segments(
-        choice.comparison, choice.metric, until=until, runs=_SMALL_RUNS
+        choice.comparison, choice.metric, until=until, runs=_SMALL_CHART_RUNS
     )
-    # A gap between the arms rises if the arms drift apart, and similarity falls.
-    derived, _ = parse_derived(choice.metric)
-    worsening = _rise_of_mean if derived in GAPS else _fall_of_mean
+    # If the arms drift apart, a gap between them rises, but a similarity falls.
+    derived_metric, _ = parse_derived(choice.metric)
+    worsening = _rise_of_mean if derived_metric in GAPS else _fall_of_mean
     parts = [each for each in means if each.segment != ALL]
     parts.sort(key=worsening, reverse=True)
     return parts
@@ -439,24 +444,24 @@ def _rise_of_mean(part: SegmentMeans) -> float:
 
 
 def alert_spans(
-    changes: Iterable[Transition],
+    transitions: Iterable[Transition],
     states: Iterable[AlertState],
     since: datetime,
 ) -> tuple[AlertSpan, ...]:
     """Return when alerts fired after ``since``: first ended alerts, then alerts that still fire.
 
-    ``changes`` are the starts and ends after ``since``, the oldest first. ``states`` are the
-    current states. An alert whose start is not among the changes started before ``since``.
+    ``transitions`` are the starts and ends after ``since``, the oldest first. ``states`` are the
+    current states. If a start is missing, the alert started before ``since``.
     """
     still_firing = {}
     ended = []
-    for change in changes:
-        alert = (change.alert, change.segment)
-        if change.is_start:
-            still_firing[alert] = _span(change, change.slot)
+    for transition in transitions:
+        alert = (transition.alert, transition.segment)
+        if transition.is_start:
+            still_firing[alert] = _span(transition, transition.slot)
         else:
-            span = still_firing.pop(alert, None) or _span(change, since)
-            ended.append(replace(span, ended_at=change.slot))
+            span = still_firing.pop(alert, None) or _span(transition, since)
+            ended.append(replace(span, ended_at=transition.slot))
     for state in states:
         if state.state is State.FIRING:
             span = _span(state, state.since)

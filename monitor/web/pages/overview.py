@@ -17,7 +17,7 @@ from monitor.web.pages.site import CachedRow, PageRequest, Site, Status
 
 _MOST_FIRING = 4
 _SEVERITIES = list(Severity)
-_DELIVERIES = 50
+_MOST_DELIVERIES = 50
 
 
 class ComparisonState(StrEnum):
@@ -81,8 +81,8 @@ def read_overview_page(site: Site, _: PageRequest | None = None) -> Overview:
     now = site.clock.now()
     daemon = site.state()
     reason = "no run has ended yet"
-    away = None if daemon is None else daemon.away
-    if away is not None and away.read_at is None:
+    outage = None if daemon is None else daemon.away
+    if outage is not None and outage.read_at is None:
         reason = "not read from the database yet"
     configured = site.comparisons()
     rows = {}
@@ -125,7 +125,7 @@ def _cached_row(site: Site, latest: LatestRun, configured: Comparison | None) ->
 def _new_row(latest: LatestRun, configured: Comparison | None) -> ComparisonRow:
     """Return the row of a comparison in the table of the overview, without ``age_s``."""
     metric = latest.leading_metric
-    alert = find_rule_on_drop(configured, metric)
+    alert = find_drop_alert(configured, metric)
     similarity = None
     for summary in latest.summaries:
         if summary.segment == ALL and summary.metric == metric:
@@ -209,10 +209,11 @@ def state_of(latest: LatestRun) -> ComparisonState:
     return ComparisonState.QUIET
 
 
-def find_rule_on_drop(configured: Comparison | None, metric: str | None) -> str | None:
-    """Return the alert's name of the first rule with ``learned: drop`` on the metric's mean.
+def find_drop_alert(configured: Comparison | None, metric: str | None) -> str | None:
+    """Return the name of the alert on a drop of the metric's mean.
 
-    Returns None if there is no such rule, or if the comparison is not configured any more.
+    It is the alert of the first rule with ``learned: drop``. Returns None if there is no such rule,
+    or if the comparison is not configured any more.
     """
     if configured is None:
         return None
@@ -232,6 +233,8 @@ class DaemonPage:
     progress: Mapping[str, tuple[PullProgress, ...]]
     at: datetime
     bytes_by_kind: Mapping[str, int] = field(default_factory=dict)
+    # For each receiver: the number of deliveries that wait to be sent or that are held back, and
+    # the age of the oldest one in seconds.
     pending: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     held: Mapping[str, tuple[int, float]] = field(default_factory=dict)
     records: Mapping[str, ReceiverHealth] = field(default_factory=dict)
@@ -249,9 +252,9 @@ def read_daemon_page(site: Site, _: PageRequest) -> DaemonPage:
         if pulls:
             progress[run.comparison] = pulls
     page = DaemonPage(process=status, progress=progress, at=now)
-    if status.daemon.away is not None:
-        # The rest of the data would be read from the database.
-        return page
+    is_database_away = status.daemon.away is not None
+    if is_database_away:
+        return page  # all other data is in the database
     sizes = site.store.maintenance.sizes(refresh=False)
     return replace(
         page,
@@ -259,5 +262,7 @@ def read_daemon_page(site: Site, _: PageRequest) -> DaemonPage:
         pending=outbox.waiting(now),
         held=outbox.waiting(now, held=True),
         records=outbox.receiver_health(),
-        deliveries=outbox.deliveries(receiver=None, given_up_limit=_DELIVERIES, limit=_DELIVERIES),
+        deliveries=outbox.deliveries(
+            receiver=None, given_up_limit=_MOST_DELIVERIES, limit=_MOST_DELIVERIES
+        ),
     )

@@ -230,7 +230,7 @@ def _write_table(
     """Return a table as HTML. A template would take four times as long as this function.
 
     If the name of a column ends with ``>``, the column has numbers. If ``kind`` is ``rows``, small
-    screens show the columns of a row below each other.
+    screens show each cell of a row on its own line.
     """
     heads = []
     cell_starts = []
@@ -245,7 +245,7 @@ def _write_table(
     for row in rows:
         cells = []
         for start, cell in zip(cell_starts, row, strict=True):
-            cells.append(f"{start}{escape(_show_controls(cell))}</td>")
+            cells.append(f"{start}{escape(_escape_control_characters(cell))}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
     content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
     table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped
@@ -334,8 +334,8 @@ def _coverage_rows(coverage: Coverage) -> list[tuple[str, ...]]:
     return rows
 
 
-def _show_controls(value: object) -> object:
-    """Make characters visible that could hide text or change the direction of text."""
+def _escape_control_characters(value: object) -> object:
+    """Escape control characters of a text. They could hide text, or change its direction."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return escape_controls(value)
     return value
@@ -347,7 +347,7 @@ def _templates() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("monitor.web"),
         autoescape=True,
-        finalize=_show_controls,
+        finalize=_escape_control_characters,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -403,7 +403,8 @@ def _templates() -> jinja2.Environment:
         "alerts_url": addresses.alerts_url,
         "periods": tuple(PERIODS),
         "severities": tuple(Severity),
-        # Each page extends this template. A report uses another one, to make sections of pages.
+        # Each page extends this template. In a report, pages extend another template instead, which
+        # makes a section of each page.
         "layout": "layout.html",
     }
     return environment

@@ -118,7 +118,7 @@ def _states_after(run: LatestRun, transitions: Iterable[Transition]) -> tuple[Al
 
     ``transitions`` are all transitions up to the run, the oldest first.
     """
-    last_changes = {
+    last_transitions = {
         (transition.alert, transition.segment): transition for transition in transitions
     }
     states = []
@@ -127,13 +127,13 @@ def _states_after(run: LatestRun, transitions: Iterable[Transition]) -> tuple[Al
             # No later run has judged this alert, so this is its state after the run.
             states.append(state)
         else:
-            last_change = last_changes.get((state.alert, state.segment))
-            states.append(_state_after(last_change, state))
+            last_transition = last_transitions.get((state.alert, state.segment))
+            states.append(_state_after(last_transition, state))
     return tuple(states)
 
 
 def _state_after(last: Transition | None, state: AlertState) -> AlertState:
-    """Return the state after its last change. If it never changed, the state is quiet."""
+    """Return the state after this transition. Without any transition, the state is quiet."""
     if last is None:
         return replace(state, state=State.QUIET)
     return replace(

@@ -24,8 +24,8 @@ class RunPage:
 
     - ``mean_changes`` are the changes of the means since the previous run, one for each summary of
       the run.
-    - ``worst``, ``representative`` and ``unchanged`` are the users of the evidence. The users in
-      ``unchanged`` got equal lists from both arms.
+    - ``worst``, ``representative`` and ``unchanged`` are the users of the evidence: those with the
+      least similar lists, typical users, and users with equal lists from both arms.
     - ``titles`` and ``urls`` are those of items that the page shows.
     - ``started_alerts`` and ``ended_alerts`` are names of alerts, each with the number of segments
       in which it started or ended.
@@ -69,14 +69,15 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
             unchanged.append(example)
         else:
             representative.append(example)
-    changes = pages.changes(name, None, since=slot, until=slot)
-    starts = [change for change in changes if change.is_start]
-    ends = [change for change in changes if not change.is_start]
+    # These transitions include no acknowledgements.
+    transitions = pages.changes(name, None, since=slot, until=slot)
+    starts = [each for each in transitions if each.is_start]
+    ends = [each for each in transitions if not each.is_start]
     linked_items = []
     if run.explanation is not None:
         for exposure in (*run.explanation.gained, *run.explanation.lost):
             linked_items.append(exposure.item)
-    # The explanation has the titles of its own items.
+    # These items need titles. Items of the explanation are stored with their titles.
     untitled_items = items_of(evidence)
     if run.unpaired is not None:
         untitled_items = untitled_items.union(exposure.item for exposure in run.unpaired.items)
@@ -128,9 +129,9 @@ def _mean_changes(
     return tuple(changes)
 
 
-def _count_by_alert(changes: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
-    """Return each alert with its number of changes. The largest number comes first."""
-    return tuple(Counter(change.alert for change in changes).most_common())
+def _count_by_alert(transitions: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
+    """Return each alert with its number of transitions. The largest number comes first."""
+    return tuple(Counter(each.alert for each in transitions).most_common())
 
 
 @immutable
