@@ -11,7 +11,7 @@ from monitor.measures import summaries
 from monitor.measures.summaries import (
     ScoreSums,
     SummaryAccumulator,
-    ordinary_rows,
+    representative_rows,
     rows_of_segments,
     summarize_one,
     worst_rows,
@@ -70,10 +70,14 @@ def test_examples_are_the_worst_and_those_nearest_to_the_median():
     assert worst_rows(values, users, 2).tolist() == [4, 1]
     assert worst_rows(values, users, 20).tolist() == [4, 1, 6, 0, 5, 3]
     assert worst_rows(-values, users, 2).tolist() == [3, 5]
-    assert ordinary_rows(values, 3, 0.45).tolist() == [0, 6, 5]
+    assert representative_rows(values, 3, 0.45).tolist() == [0, 6, 5]
     # Of few users there are few.
-    assert worst_rows(values[:0], users[:0], 5).size == ordinary_rows(values[:0], 5, 0.5).size == 0
-    assert ordinary_rows(values[2:4], 5, 0.5).tolist() == [1]
+    assert (
+        worst_rows(values[:0], users[:0], 5).size
+        == representative_rows(values[:0], 5, 0.5).size
+        == 0
+    )
+    assert representative_rows(values[2:4], 5, 0.5).tolist() == [1]
 
 
 SPANS = """

@@ -317,7 +317,7 @@ def _judge_unlearned(expectation: Expectation | None, users: int, measured: Meas
 def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
     """Return the largest z at which a firing alert ends. See `NORMAL_AGAIN` and `MOST_AGAIN`."""
     learning = Learning.DROP if expectation.note else limit.learning
-    half_of_fault = (expectation.fault or 0.0) / 2
+    half_of_fault = (expectation.fault_z or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))
 
 
@@ -331,23 +331,27 @@ def bound_statistic(
     has no finite range.
     """
     value = summary.value(str(rule.statistic))
-    if value is None or rule.scores is None or not all(map(math.isfinite, (value, *rule.scores))):
+    if (
+        value is None
+        or rule.score_range is None
+        or not all(map(math.isfinite, (value, *rule.score_range)))
+    ):
         return None
     if rule.statistic.quantile is not None:
-        return _bound_quantile(summary, rule.statistic.quantile, missing, rule.scores)
-    low, high = (0.0, 1.0) if rule.is_share else rule.scores
+        return _bound_quantile(summary, rule.statistic.quantile, missing, rule.score_range)
+    low, high = (0.0, 1.0) if rule.is_share else rule.score_range
     total = summary.n + missing
     known_sum = summary.n * value
     return (known_sum + missing * low) / total, (known_sum + missing * high) / total
 
 
 def _bound_quantile(
-    summary: Summary, quantile: float, missing: float, scores: tuple[float, float]
+    summary: Summary, quantile: float, missing: float, score_range: tuple[float, float]
 ) -> tuple[float, float]:
     """Return the lowest and the highest possible value of a quantile. See `bound_statistic`."""
     # At worst, users without a score are all below the other users, or all above them. So the
     # quantile of all users is another quantile of the users with a score.
-    scores_at = {0.0: scores[0], 1.0: scores[1]}
+    scores_at = {0.0: score_range[0], 1.0: score_range[1]}
     for name, value in summary.statistics.items():
         level = Statistic.parse(name).quantile
         if level is not None:

@@ -188,11 +188,11 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge or resolve the selected firing alerts, and print what changed."""
-    from monitor.pipeline.alert_actions import Signature, change_firing
+    from monitor.pipeline.alert_actions import AlertAction, change_firing
 
     # This function is the commands `ack` and `resolve`.
     ends = context.info_name == "resolve"
-    signed = Signature(author=author_name(by), comment=comment, at=utc_now())
+    action = AlertAction(author=author_name(by), comment=comment, at=utc_now())
 
     def is_selected(start: Transition) -> bool:
         return (
@@ -202,9 +202,9 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
         )
 
     with opened_database(config) as (store, _):
-        changed = change_firing(store.alerts, is_selected, signed, ends=ends)
+        changed = change_firing(store.alerts, is_selected, action, resolves=ends)
     if not changed:
-        which = "" if ends else f", or {signed.author} has already acknowledged all that match"
+        which = "" if ends else f", or {action.author} has already acknowledged all that match"
         raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")
     print_objects(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
 
@@ -238,7 +238,7 @@ def accept(  # noqa: PLR0913 - the command's options
     accepted change, with the person who accepted it and the time.
     """
     from monitor.model.alerts import accepted_level
-    from monitor.pipeline.alert_actions import Signature
+    from monitor.pipeline.alert_actions import AlertAction
 
     slot = parse_instant(since)
     now = utc_now()
@@ -271,8 +271,8 @@ def accept(  # noqa: PLR0913 - the command's options
                     f"no ok run of {comparison} has the slot {format_second(slot)}: see `rankwatch "
                     f"runs {comparison}`"
                 )
-            signed = Signature(author=author_name(by), comment=comment, at=now)
-            reason = signed.reason("accepted")
+            action = AlertAction(author=author_name(by), comment=comment, at=now)
+            reason = action.reason("accepted")
             level = store.alerts.accept(accepted_level(comparison, slot, reason, now))
     print_objects(
         [attributes_of(level, "comparison", "slot", "at", "reason")],
@@ -327,14 +327,14 @@ def add_silence(  # noqa: PLR0913 - the command's options
     Receivers are notified at the end of the silence if an alert began during the silence and still
     fires. Receivers are not notified of alerts that begin and end during the silence.
     """
-    from monitor.pipeline.alert_actions import Signature, make_silence
+    from monitor.pipeline.alert_actions import AlertAction, make_silence
 
     now = utc_now()
     starts_at = now if since is None else parse_ahead(since)
-    signed = Signature(author=author_name(by), comment=comment, at=now)
+    action = AlertAction(author=author_name(by), comment=comment, at=now)
     silence = make_silence(
         matchers,
-        signed,
+        action,
         starts_at=starts_at,
         ends_at=_end_of(starts_at, span, until),
     )

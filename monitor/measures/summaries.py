@@ -1,4 +1,4 @@
-"""Summarizes scores by segment and metric, and finds the worst and ordinary scores. No I/O."""
+"""Summarizes scores by segment and metric. Finds the worst and representative scores. No I/O."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class ScoreSums:
     total: int = 0  # in units of 2**-_STEPS
     squares: int = 0  # in units of 2**(-2 * _STEPS)
     below: dict[float, int] = field(default_factory=dict)  # number of scores below each floor
-    single: list[Floats] = field(default_factory=list)
+    unbinned: list[Floats] = field(default_factory=list)
     bins: FineBins | None = None
 
     def add(self, values: Floats, wanted: Sequence[Statistic] = ()) -> None:
@@ -157,7 +157,7 @@ class ScoreSums:
         for floor in {statistic.below for statistic in wanted if statistic.below is not None}:
             count = int(np.count_nonzero(defined < floor))
             self.below[floor] = self.below.get(floor, 0) + count
-        self.single.append(defined)
+        self.unbinned.append(defined)
         self._bin_many()
 
     def merge(self, other: Self) -> None:
@@ -168,24 +168,24 @@ class ScoreSums:
         self.squares += other.squares
         for floor, count in other.below.items():
             self.below[floor] = self.below.get(floor, 0) + count
-        self.single += other.single
+        self.unbinned += other.unbinned
         if other.bins is not None:
             self.bins = self.bins or FineBins.between(self.bounds)
             self.bins.merge(other.bins)
         self._bin_many()
 
     def _bin_many(self) -> None:
-        """Move the single scores into bins if there are more than `EXACT_SCORES` scores."""
+        """Move the scores into bins if there are more than `EXACT_SCORES` scores."""
         if self.n > EXACT_SCORES:
             self.bins = self.bins or FineBins.between(self.bounds)
-            for values in self.single:
+            for values in self.unbinned:
                 self.bins.add(values)
-            self.single = []
+            self.unbinned = []
 
     def summary(self, segment: str, metric: str, wanted: Sequence[Statistic] = ()) -> Summary:
         """The summary of all scores, for a segment and a metric of these names."""
         n = self.n
-        ordered = np.sort(np.concatenate(self.single)) if self.single else np.empty(0)
+        ordered = np.sort(np.concatenate(self.unbinned)) if self.unbinned else np.empty(0)
         if self.bins is None:
             histogram = _histogram(ordered, self.bounds)
         else:
@@ -373,7 +373,7 @@ def worst_rows(values: Floats, users: pd.Index[str], count: int) -> Rows:
     return rows[np.lexsort((places, badness))[:count]]
 
 
-def ordinary_rows(values: Floats, count: int, median: float) -> Rows:
+def representative_rows(values: Floats, count: int, median: float) -> Rows:
     """Rows of the ``count`` scores nearest to the median, nearest first.
 
     Scores at equal distances are ordered by row. Undefined scores are skipped.

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from monitor.measures.presentation import TextTable, percent_cell
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
-from monitor.model.statistics import OUTCOME_SERIES, SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import OUTCOME_SERIES, PRE_TEST_SERIES, DerivedMetric, parse_derived
 from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedResults
 
 GAP_COLUMNS = (
@@ -68,11 +68,11 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
         groups.setdefault((summary.segment, metric), {})[series] = summary
     for (segment, metric), found in groups.items():
         means = {series: _number(each.mean) for series, each in found.items()}
-        arms = [series for series in SELF_SERIES.values() if series in found]
+        arms = [series for series in PRE_TEST_SERIES.values() if series in found]
         yield (
             segment,
             metric,
-            *(means.get(series, "-") for series in SELF_SERIES.values()),
+            *(means.get(series, "-") for series in PRE_TEST_SERIES.values()),
             _with_error(found.get(DerivedMetric.SELF_GAP)),
             means.get(DerivedMetric.FAR_GAP, "-"),
             f"{sum(found[series].n for series in arms):,}",
@@ -82,7 +82,7 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
 def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
     for summary in summaries:
-        if parse_derived(summary.metric).derived in SELF_SERIES.values():
+        if parse_derived(summary.metric).derived in PRE_TEST_SERIES.values():
             quantiles = [_number(summary.value(name)) for name in _QUANTILE_NAMES]
             yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 

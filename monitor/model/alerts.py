@@ -70,7 +70,7 @@ class Expectation:
     # How far the value is from normal. It is large if the value is on the side that alerts. In
     # healthy runs it has a standard normal distribution.
     z: float | None = None
-    fault: float | None = None  # the median z of the runs since the alert began to fire
+    fault_z: float | None = None  # the median z of the runs since the alert began to fire
     # The evidence for a trend so far; the rule fires when it reaches `evidence_limit`
     evidence: float | None = None
     evidence_limit: float | None = None
@@ -80,7 +80,7 @@ class Expectation:
     lost: float = 0.0  # share of the asked users that had no score
     # What this run adds to the evidence. It is z, reduced by the correlation between runs that was
     # known at the time of this run.
-    steady: float | None = None
+    trend_z: float | None = None
     # Usual share of users without a score, learned from earlier healthy runs
     usual_lost: float = 0.0
     # A note for people. It says since when a level is expected that nobody has accepted, or why no

@@ -103,7 +103,7 @@ class Memory:
     floor_overlaps: tuple[float, ...] = ()
     splits: tuple[Split, ...] = ()  # splits of healthy runs, to explain this run, oldest first
     # Slot and explanation of the last runs with status ok, newest first
-    explained: tuple[tuple[datetime, Explanation], ...] = ()
+    earlier_explanations: tuple[tuple[datetime, Explanation], ...] = ()
     # The share of users that the last run planned for the baseline, in an unpaired comparison
     planned_baseline_share: float | None = None
     # Names in active silences that match nothing and may be meant for this comparison
@@ -129,6 +129,6 @@ def to_lessons(expectations: Iterable[Expectation]) -> Lessons | None:
     for alert, of_alert in by_alert.items():
         segments = tuple(each.segment for each in of_alert)
         topics.append(LessonTopic(alert, of_alert[0].series, segments))
-        rows += [(each.judged, each.error, each.z, each.lost, each.steady) for each in of_alert]
+        rows += [(each.judged, each.error, each.z, each.lost, each.trend_z) for each in of_alert]
     numbers = np.array(rows, dtype=np.float64)  # None becomes NaN
     return Lessons(topics=tuple(topics), numbers=numbers.T)

@@ -69,7 +69,7 @@ class Traces:
     came_s: Floats  # when the answer came, on the monotonic clock
     age_s: Floats  # age of an answer from a cache, 0 if the cache does not say its age
     ids: Floats  # equal numbers for answers with equal ids
-    sign: str = ""  # a header which shows that an answer came from a cache
+    cache_header: str = ""  # a header which shows that an answer came from a cache
 
 
 @immutable

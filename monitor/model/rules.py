@@ -160,7 +160,7 @@ class SimilarityRule(BaseRule):
     statistic: Statistic = MEAN
     limit: Limit
     # The lowest and highest possible score of a user; None if no check needs them
-    scores: tuple[float, float] | None = None
+    score_range: tuple[float, float] | None = None
 
     @property
     def subject(self) -> Subject:
@@ -181,7 +181,7 @@ class SimilarityRule(BaseRule):
         """
         if not isinstance(self.limit, FixedLimit) or self.statistic.quantile is not None:
             return ()
-        if self.is_share or (self.scores is not None and all(map(isfinite, self.scores))):
+        if self.is_share or (self.score_range is not None and all(map(isfinite, self.score_range))):
             return self.limit.value, self.limit.resolve_at
         return ()
 

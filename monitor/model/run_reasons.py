@@ -57,7 +57,7 @@ class IdMismatch:
     arm: Arm | None = None
 
     @property
-    def is_spelling(self) -> bool:
+    def is_only_spelling(self) -> bool:
         """Whether the ids are the same in another spelling."""
         return self.kind not in (MismatchKind.UNKNOWN, MismatchKind.PADDING)
 

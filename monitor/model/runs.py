@@ -259,7 +259,7 @@ class MeasuredRun(RunFacts):
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
     # Each arm's time to answer. It is shown but not stored
     pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
-    # Quantiles of `SourceAnswers.gaps`. They are not stored
+    # Quantiles of `SourceAnswers.arrival_gaps`. They are not stored
     gap_s: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     # Mismatches are stored with the explanation. The reason describes them in words.
     id_mismatches: tuple[IdMismatch, ...] = ()

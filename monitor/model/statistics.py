@@ -94,18 +94,21 @@ class DerivedMetric(StrEnum):
         return f"{self}({metric})"
 
 
-SELF_SERIES = {
+PRE_TEST_SERIES = {
     Arm.BASELINE: DerivedMetric.BASELINE_SELF,
     Arm.CANDIDATE: DerivedMetric.CANDIDATE_SELF,
 }
-"""The series with the scores of each arm's users, in an unpaired comparison."""
+"""The series with the scores of each arm's users, in an unpaired comparison.
+
+A score compares a user's current list with the user's pre-test list.
+"""
 GAPS = frozenset({DerivedMetric.SELF_GAP, DerivedMetric.FAR_GAP})
 """Series with one value for both arms, and no scores of users."""
 DISTANCES = GAPS | {DerivedMetric.OVER_FLOOR}
 """Series that grow as lists drift apart, whatever their metric does."""
 OUTCOME_SERIES = (DerivedMetric.OUTCOME, DerivedMetric.OUTCOME_LOW, DerivedMetric.OUTCOME_HIGH)
 """Series of an outcome, whose name is no metric."""
-UNPAIRED_SERIES = GAPS.union(SELF_SERIES.values(), OUTCOME_SERIES)
+UNPAIRED_SERIES = GAPS.union(PRE_TEST_SERIES.values(), OUTCOME_SERIES)
 _DERIVED = re.compile(rf"({'|'.join(DerivedMetric)})\((.+)\)", re.DOTALL)
 
 
@@ -126,7 +129,7 @@ def parse_derived(name: str) -> SeriesName:
 def arm_of_scores(scores: Mapping[str, float | None]) -> Arm | None:
     """Return the arm that serves the user with these scores. None if no score shows it."""
     defined = {parse_derived(name).derived for name, score in scores.items() if score is not None}
-    for arm, series in SELF_SERIES.items():
+    for arm, series in PRE_TEST_SERIES.items():
         if series in defined:
             return arm
     return None

@@ -47,7 +47,7 @@ from monitor.pipeline.shown_users import (
     join_user_tables,
     lists_of_table,
     make_user_table,
-    ordinary_evidence,
+    representative_evidence,
     scores_of_table,
     stored_lists,
     worst_evidence,
@@ -81,8 +81,8 @@ def users_in_subset(k: int) -> int:
     The users of a subset have about `_SUBSET_ITEMS` items in each arm. There are at least
     `_FEWEST_SUBSET_USERS` and at most `SUBSET_USERS` users.
 
-    Explanations, arm metrics and the selection of ordinary users use the subset, because they need
-    all its users in memory at once.
+    Explanations, arm metrics and the selection of representative users use the subset, because
+    they need all its users in memory at once.
     """
     return max(_FEWEST_SUBSET_USERS, min(SUBSET_USERS, _SUBSET_ITEMS // k))
 
@@ -120,13 +120,14 @@ class RunAccumulator:
         batches is added to the stage ``pull`` of the ``stopwatch``.
         """
         size = batch_users or users_at_once(self._comparison.measuring.k)
-        if answers.measured is None:
+        if answers.measure_remotely is None:
             for batch in stopwatch.iterate("pull", answers.batches(size)):
                 scores = self.add(batch)
+                # `pull_until_certain` reads no more batches if these scores decide all rules.
                 answers.on_scores(scores)
                 yield name_stored_series(scores, batch.arm)
         else:
-            for packed in stopwatch.iterate("pull", answers.measured(measurer, size)):
+            for packed in stopwatch.iterate("pull", answers.measure_remotely(measurer, size)):
                 yield name_stored_series(self.merge(packed))
 
     def add(self, batch: UserBatch) -> Scores:
@@ -141,16 +142,16 @@ class RunAccumulator:
                 measuring.k,
                 item_weights=batch.weights,
                 relevance=batch.relevance,
-                compares=part.ids,
+                id_comparison=part.id_comparison,
             )
         with self._stage("score"):
-            scored = score_pairs(measuring, batch, pairing, part.failed)
+            scored = score_pairs(measuring, batch, pairing, part.failed_metrics)
         with self._stage("summarize"):
             segment_rows = rows_of_segments(batch.panel, pairing.panel_rows)
             users = batch.panel.users[pairing.panel_rows]
             scores = Scores(users=users, by_metric=scored.by_metric)
             worst_similarity = find_worst_similarity(
-                self._comparison, scores, scored.metrics, part.failed
+                self._comparison, scores, scored.metrics, part.failed_metrics
             )
             # What is added up over all users:
             part.metrics |= dict.fromkeys(map(str, scored.metrics))
@@ -170,7 +171,7 @@ class RunAccumulator:
                 segment_rows,
                 self._segments,
                 is_in_subset=is_in_subset[pairing.panel_rows],
-                is_kept=select_kept(users, measuring.keep_lists, self._comparison),
+                is_stored=select_kept(users, measuring.keep_lists, self._comparison),
                 worst_similarity=worst_similarity,
             )
             add_user_tables(part.users, [shown], self._comparison)
@@ -196,14 +197,16 @@ class RunAccumulator:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics that were measured and did not fail."""
-        return tuple(parse(name) for name in self.part.metrics if name not in self.part.failed)
+        return tuple(
+            parse(name) for name in self.part.metrics if name not in self.part.failed_metrics
+        )
 
     @property
     def left_out(self) -> tuple[str, ...]:
         """Sentences about what could not be measured."""
         part = self.part
         note = part.listed.unweighted_note
-        return (*part.unmeasured, *part.failed.values(), *filter(None, [note]))
+        return (*part.unmeasured, *part.failed_metrics.values(), *filter(None, [note]))
 
     @property
     def notes(self) -> Notes:
@@ -250,20 +253,22 @@ class RunAccumulator:
         users = self.join_shown_users()
         summaries = []
         for summary in part.sums.summaries():
-            if parse_derived(summary.metric).metric not in part.failed:
+            if parse_derived(summary.metric).metric not in part.failed_metrics:
                 summaries.append(summary)
-        evidence = worst_evidence(users, part.failed)
+        evidence = worst_evidence(users, part.failed_metrics)
         median = None if metric is None else part.sums.median(str(metric))
         if median is not None:
             values = subset.scores.by_metric[str(metric)]
             score_of_user = pd.Series(values, index=subset.scores.users)
             count = measuring.evidence_users
-            evidence += ordinary_evidence(users, score_of_user, median, count, part.failed)
+            evidence += representative_evidence(
+                users, score_of_user, median, count, part.failed_metrics
+            )
         lists = None
         if measuring.keep_lists is not Keep.NONE:
             lists = stored_lists(users, self._segments)
         measured = replace(
-            part.find_facts(slot, measuring.catalogue_size),
+            part.make_measured_run(slot, measuring.catalogue_size),
             coverage=self.coverage,
             summaries=tuple(summaries),
             evidence=tuple(evidence),
@@ -272,7 +277,10 @@ class RunAccumulator:
         return measured, subset
 
     def _pair_subset(self, weights: ItemWeights | None, relevance: RelevanceTable | None) -> Subset:
-        """Pair the users of the subset again, and return the subset."""
+        """Pair the users of the subset again, and return the subset.
+
+        Each batch had its own item codes. Now all users of the subset get common item codes.
+        """
         users = self.join_shown_users()
         # The users are sorted, because the last digits of sums over users depend on the order.
         users = sort_users(users, users["is_in_subset"])

@@ -13,7 +13,7 @@ from monitor.model.ports import AlertStore
 
 
 @immutable
-class Signature:
+class AlertAction:
     """Who acts on an alert, why and when."""
 
     author: str
@@ -31,11 +31,11 @@ class Signature:
 def change_firing(
     store: AlertStore,
     is_selected: Callable[[Transition], bool],
-    signed: Signature,
+    action: AlertAction,
     *,
-    ends: bool,
+    resolves: bool,
 ) -> tuple[Transition, ...]:
-    """Acknowledge the selected firing alerts. If ``ends`` is true, resolve them instead.
+    """Acknowledge the selected firing alerts, or resolve them if ``resolves`` is true.
 
     ``is_selected`` gets the transition with which an alert began. Returns the new transitions. An
     alert that was already acknowledged or resolved has no new transition.
@@ -43,22 +43,22 @@ def change_firing(
     by_comparison: dict[str, list[tuple[str, str]]] = {}
     for start in filter(is_selected, store.firing()):
         by_comparison.setdefault(start.comparison, []).append((start.alert, start.segment))
-    at = signed.at
-    reason = signed.reason("resolved" if ends else "acknowledged")
+    at = action.at
+    reason = action.reason("resolved" if resolves else "acknowledged")
     new_transitions: list[Transition] = []
     for name, alerts in by_comparison.items():
-        if ends:
+        if resolves:
             new_transitions += store.resolve(name, alerts, reason=reason, at=at)
         else:
             new_transitions += store.acknowledge(
-                name, alerts, author=signed.author, reason=reason, at=at
+                name, alerts, author=action.author, reason=reason, at=at
             )
     return tuple(new_transitions)
 
 
 def make_silence(
     matchers: Sequence[str],
-    signed: Signature,
+    action: AlertAction,
     *,
     starts_at: datetime,
     ends_at: datetime,
@@ -73,7 +73,7 @@ def make_silence(
             "the silence has no matcher, so it would silence every alert: add a matcher, such as "
             "comparison=home-feed"
         )
-    if ends_at <= max(starts_at, signed.at):
+    if ends_at <= max(starts_at, action.at):
         raise ConfigError(
             f"the silence would have no effect: its end {format_instant(ends_at)} must be after "
             "its start and after the current time"
@@ -81,9 +81,9 @@ def make_silence(
     return Silence(
         id=0,  # the database assigns the id
         matchers=tuple(str(Matcher.parse(matcher)) for matcher in matchers),
-        author=signed.author,
-        comment=signed.comment,
-        created_at=signed.at,
+        author=action.author,
+        comment=action.comment,
+        created_at=action.at,
         starts_at=starts_at,
         ends_at=ends_at,
     )

@@ -49,13 +49,15 @@ def choose_explanation(
     as alerts on trends. The lists of the last run have the same fault then, so only an earlier run
     shows it. The first of these explanations is returned:
 
-    1. The current one, if its fault began in this run or can be the cause of the alerts.
+    1. The current one, if its fault began in this run, or if the fault can be the cause of the
+       alerts (`_is_cause`).
     2. The newest earlier one with a fault that can be the cause.
     3. If this run found no fault, the newest earlier one with a fault that cannot be mistaken for a
        new training of a model.
     4. The current one.
 
-    `_recall_order` chooses if all alerts are about the order of items.
+    `_recall_order` chooses if all alerts are about the order of items. If an earlier explanation is
+    returned, it says so (``is_recalled``).
     """
     if current is None:
         return None
@@ -65,9 +67,10 @@ def choose_explanation(
     if all_are_about_order and may_be_training:
         return _recall_order(current, earlier)
     if finding is not None:
-        # The end of an earlier fault also brings new items. Any other fault began in this run.
-        may_be_end = finding.explained is not None and finding.kind.facts.brings_new_items
-        if not may_be_end or _is_cause(finding, starts):
+        # If an earlier fault ends, lists get many new items again. This may look like a fault that
+        # brings new items and explains a drop. Any other fault began in this run.
+        may_be_end_of_fault = finding.explained is not None and finding.kind.facts.brings_new_items
+        if not may_be_end_of_fault or _is_cause(finding, starts):
             return current
     for slot, explanation in earlier:
         if _is_cause(explanation.finding, starts):
@@ -92,7 +95,7 @@ def _recall_small_fault(earlier: Iterable[tuple[datetime, Explanation]]) -> Expl
 def prefer_similarity_finding(
     explanation: Explanation | None, starts: Sequence[Transition]
 ) -> Explanation | None:
-    """Replace the finding of the explanation if alerts on too similar lists found more users.
+    """Replace the explanation's finding if alerts on too similar lists found twice as many users.
 
     Such alerts find smaller faults, because their rules have learned how much the share of users
     with such lists usually varies. ``starts`` are the transitions of all alerts that begin. The
@@ -100,13 +103,14 @@ def prefer_similarity_finding(
 
     - No alert on too similar lists begins, or an alert on less similar lists begins too.
     - The finding is about a fault of another kind.
-    - The finding has more than half as many users with too similar lists as the alerts.
+    - The finding has more than half as many users as these alerts found.
     """
     on_similar_lists = [start for start in starts if _is_about(start, SIMILAR_LISTS)]
     if explanation is None or not on_similar_lists:
         return explanation
     if any(map(_says_less_similar, starts)):
         return explanation
+    # An alert may begin in many segments. `find_leads` selects those that represent all of them.
     leads = find_leads(on_similar_lists)
     findings = [_make_similarity_finding(lead, explanation.paired) for lead in leads]
     finding = max(findings, key=attrgetter("users"))
@@ -128,7 +132,8 @@ def _make_similarity_finding(start: Transition, compared: int) -> Finding:
     """
     usual_share = start.normal or 0.0
     share_now = start.value or 0.0
-    # The fault also affects users whose lists are too similar without it, but is not seen there. So
+    # The usual share of users has too similar lists even without the fault. The fault is visible
+    # only in the lists of the other users. So
     # share_now = usual_share + affected_share * (1 - usual_share).
     affected_share = (share_now - usual_share) / (1 - usual_share)
     trait = CoverageShare.parse(start.statistic).trait
@@ -145,24 +150,24 @@ def _make_similarity_finding(start: Transition, compared: int) -> Finding:
 def _recall_order(
     current: Explanation, earlier: Iterable[tuple[datetime, Explanation]]
 ) -> Explanation:
-    """Return the explanation in which a fault gave other first items to the most users.
+    """Return the explanation whose fault changed the first items of the largest number of users.
 
     Usually this is the first run with the fault, because later runs are compared with lists that
     have the fault too. The fault need not explain a drop, because the order of the first items
     hardly changes similarity.
     """
     selected = current
-    most_users = _count_moved(current)
+    most_users = _count_users_with_moved_first_items(current)
     for slot, explanation in earlier:
-        users = _count_moved(explanation)
+        users = _count_users_with_moved_first_items(explanation)
         if users > most_users:
             selected = _mark_recalled(explanation, slot)
             most_users = users
     return selected
 
 
-def _count_moved(explanation: Explanation) -> int:
-    """Return the number of users to whom a fault gave other first items."""
+def _count_users_with_moved_first_items(explanation: Explanation) -> int:
+    """Return the number of users whose first items a fault changed."""
     finding = explanation.finding
     if finding is None or not finding.kind.facts.moves_first_items:
         return 0
@@ -217,7 +222,7 @@ def _find_missing_lists(measured: MeasuredRun) -> Finding | None:
     if coverage.all.paired and measured.unpaired is not None:
         # An arm of a test does not serve all its users in each run.
         return None
-    finding = find_missing(coverage.rows, None)
+    finding = find_missing(coverage.rows, usual_share=None)
     if finding is None:
         return None
     loss = find_reason(measured.reasons, RunReasonKind.LOST_LISTS, finding.arms[0])

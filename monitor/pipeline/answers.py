@@ -20,7 +20,7 @@ from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.pull import (
     Arms,
-    SlotUsers,
+    SlotContext,
     SourceAnswers,
     UnpairedArms,
     draw_panel,
@@ -32,46 +32,51 @@ from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
 @contextmanager
-def open_answers(users: SlotUsers) -> Iterator[SourceAnswers]:
+def open_answers(context: SlotContext) -> Iterator[SourceAnswers]:
     """Yield all answers. If no source joins both arms, a panel is drawn and its lists are pulled.
+
+    ``arms.joined`` is a source that joins both arms. It always returns all users of this run, so it
+    is not used for a sample, or if this run needs the lists of the last run.
 
     Raises SourceError if the users cannot be read.
     """
-    comparison = users.comparison
+    comparison = context.comparison
     measuring = comparison.measuring
-    arms = users.arms
+    arms = context.arms
     sample = measuring.sample
     needs_last_lists = (
-        measuring.noise_floor is NoiseFloor.TEMPORAL and users.memory.last_lists is not None
+        measuring.noise_floor is NoiseFloor.TEMPORAL and context.memory.last_lists is not None
     )
     needs_panel = sample is not None or needs_last_lists
     if arms.joined is not None and not needs_panel:
         with ExitStack() as reading:
-            # The stage ends before the caller reads the answers.
-            with users.stopwatch.stage("users"):
-                joined = join_all(comparison, arms, arms.joined, users.slot, users.seconds_left())
+            # The stage contains only the opening. The caller reads the answers after the stage.
+            with context.stopwatch.stage("users"):
+                joined = join_all(
+                    comparison, arms, arms.joined, context.slot, context.seconds_left()
+                )
                 answers = reading.enter_context(joined)
             yield answers
         return
     if arms.unpaired is not None:
         arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
-    with users.stopwatch.stage("users"):
-        panel = draw_panel(comparison, arms, users.slot, users.seconds_left())
-    with users.stopwatch.stage("pull"):
+    with context.stopwatch.stage("users"):
+        panel = draw_panel(comparison, arms, context.slot, context.seconds_left())
+    with context.stopwatch.stage("pull"):
         if arms.unpaired is not None:
-            answers = _pull_arms(users, arms.unpaired, panel)
+            answers = _pull_arms(context, arms.unpaired, panel)
         elif sample is not None and sample.stops_early:
-            answers = pull_until_certain(users, panel)
+            answers = pull_until_certain(context, panel)
         else:
-            answers = _pull_panel(users, arms, panel, users.seconds_left())
+            answers = _pull_panel(context, arms, panel, context.seconds_left())
     yield answers
 
 
-def _pull_panel(users: SlotUsers, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
-    return pull_all(users.comparison, arms, panel, users.slot, timeout_s, users.memory)
+def _pull_panel(context: SlotContext, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
+    return pull_all(context.comparison, arms, panel, context.slot, timeout_s, context.memory)
 
 
-def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> SourceAnswers:
+def _pull_arms(context: SlotContext, unpaired: UnpairedArms, panel: Panel) -> SourceAnswers:
     """Pull the lists of users that are served by one arm only. One arm is read after the other.
 
     Raises SourceError if an arm has no users.
@@ -91,21 +96,22 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
         # the current list, even for users of the baseline.
         arms = replace(arms, candidate=unpaired.lists[arm])
         arm_panel = cut_panel(panel_of_both_arms, rows_of_arm[arm])
-        return _pull_panel(users, arms, arm_panel, users.seconds_left())
+        return _pull_panel(context, arms, arm_panel, context.seconds_left())
 
-    baseline_answers = pull_arm(Arm.BASELINE, users.arms)
-    # `batches` uses only these parts of the answers, so that the baseline's lists can be freed.
+    baseline_answers = pull_arm(Arm.BASELINE, context.arms)
+    # `batches` must not refer to ``baseline_answers``, which would keep the baseline's lists in
+    # memory. It uses only these parts.
     unread_inputs = baseline_answers.unread_inputs
     weights = baseline_answers.weights
     baseline_batches = [baseline_answers.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        # `pop` removes the last reference to the baseline's lists. With a reference, they would
-        # stay in memory until the candidate's lists are scored.
+        # `pop` removes the last reference to the baseline's lists. So their memory is free before
+        # the candidate's lists are pulled.
         for batch in baseline_batches.pop()(size):
             yield replace(batch, arm=Arm.BASELINE)
         # The weights are the same for both arms, so they are read once.
-        answers = pull_arm(Arm.CANDIDATE, replace(users.arms, weights=None))
+        answers = pull_arm(Arm.CANDIDATE, replace(context.arms, weights=None))
         unread_inputs.extend(note for note in answers.unread_inputs if note not in unread_inputs)
         for batch in answers.batches(size):
             yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
@@ -119,24 +125,24 @@ def _pull_arms(users: SlotUsers, unpaired: UnpairedArms, panel: Panel) -> Source
     )
 
 
-def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
+def pull_until_certain(context: SlotContext, panel: Panel) -> SourceAnswers:
     """Pull answers in rounds, until the verdict of each rule is certain.
 
     A round requests the lists of the next users of the panel, in random order. It begins when the
     scores of the earlier rounds have been computed. See also `pull_all`.
     """
-    arms = users.arms
-    deadline = Deadline.after(users.seconds_left())
+    arms = context.arms
+    deadline = Deadline.after(context.seconds_left())
     users_after_round = round_ends(len(panel))  # the number of users asked so far, by round
-    seed = (users.comparison.measuring.seed, int(users.slot.timestamp()))
+    seed = (context.comparison.measuring.seed, int(context.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
     ids = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
     ordered_panel = cut_panel(replace(panel, users=ids), order)
-    judged_scores = _JudgedScores(users.comparison, ordered_panel)
+    judged_scores = _JudgedScores(context.comparison, ordered_panel)
 
     def pull_round(start: int, end: int, arms: Arms) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return _pull_panel(users, arms, part, deadline.remaining_s)
+        return _pull_panel(context, arms, part, deadline.remaining_s)
 
     first_answers = pull_round(0, users_after_round[0], arms)
 
@@ -157,6 +163,7 @@ def pull_until_certain(users: SlotUsers, panel: Panel) -> SourceAnswers:
         first_answers,
         asked=replace(first_answers.asked, count=len(panel.segments[ALL])),
         batches=batches,
+        # The accumulator calls this after each batch, so `are_certain` knows all earlier scores.
         on_scores=judged_scores.add,
     )
 

@@ -43,7 +43,9 @@ def backfill_relevance(
     """Measure and store the metrics that need relevance, for each run that waits for it.
 
     The oldest run comes first. Yields one result for each run with a slot from ``start`` to
-    ``end``, including both. No result is stored twice. Stops early if the source fails temporarily.
+    ``end``, including both. Without ``start``, it begins ``relevance_within`` ago. Stops early at a
+    run whose relevance must not be read yet, or if the source fails temporarily. No result is
+    stored twice.
     """
     measuring = comparison.measuring
     metrics = relevance_metrics(measuring)
@@ -68,6 +70,7 @@ def backfill_relevance(
                 return
             continue
         if table is None:
+            # Relevance has not arrived yet.
             yield BackfilledRun(run=run)
         else:
             yield _backfill_run(comparison, store, clock, run, table, metrics)

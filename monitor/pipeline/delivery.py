@@ -102,8 +102,8 @@ class OutboxSender:
         """Send the deliveries that are due, one message per incident.
 
         Deliveries that have waited longest are sent first. After the first temporary failure no
-        more is sent. An error of the receiver that is not a DeliveryError is a defect. After a
-        defect, the deliveries are postponed, and the error is raised.
+        more is sent. If the receiver's code raises another error than DeliveryError, the error is
+        raised here too, and the deliveries are tried again later.
 
         Returns the pause after a temporary failure. Returns None if no delivery is due, if
         ``should_stop`` ended the sending, or if another process may be sending.
@@ -118,7 +118,7 @@ class OutboxSender:
                 until=now + CLAIM,
                 limit=_MOST_CLAIMED,
             )
-            # The claim of unsent deliveries expires, and then another process can claim them.
+            # Claimed deliveries that are not sent need no release, because their claim expires.
             if not claimed or not self.is_sole_sender():
                 break
             pause = self._decide_and_send(claimed, now, should_stop)
@@ -273,6 +273,7 @@ class OutboxSender:
         except DeliveryError as error:
             return self._handle_failure(message, deliveries, error)
         except Exception as error:
+            # The receiver's code has a defect. It may have failed after the message arrived.
             text = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
             defect = DeliveryError(text, permanent=False, may_be_known=True)
             self._handle_failure(message, deliveries, defect)
@@ -312,8 +313,9 @@ class OutboxSender:
 
         Returns the pause before the next attempt, or None if the deliveries are not tried again.
         """
+        # The receiver rejected only this message. One change may be the reason, and must not block
+        # the other changes.
         is_rejected = error.permanent and error.of_message
-        # One change may be the reason for the rejection, and must not block the other changes.
         if is_rejected and len(deliveries) > 1:
             middle = len(deliveries) // 2
             last_pause = None
@@ -327,7 +329,7 @@ class OutboxSender:
                 deliveries,
                 DeliveryStatus.DEAD,
                 reason=str(error),
-                may_be_known=error.may_be_known,
+                attempt_may_be_known=error.may_be_known,
             )
             return None
         # The largest number of attempts counts, so that new deliveries do not shorten the wait.
@@ -342,7 +344,7 @@ class OutboxSender:
             deliveries,
             DeliveryStatus.PENDING,
             reason=str(error),
-            may_be_known=error.may_be_known,
+            attempt_may_be_known=error.may_be_known,
             next_attempt_at=next_attempt_at,
         )
         return Pause(until=next_attempt_at, requested_s=requested_pause_s(error.retry_after_s))
@@ -367,10 +369,12 @@ class OutboxSender:
             self.outbox.schedule_repetition(deliveries, at=recheck_at, message_key=key)
         for message in compose_due_messages(to_repeat.values(), dispatch.snapshot):
             if self.is_sole_sender():
+                # Nothing has changed, so all alerts of a repetition are in ``firing``.
                 repetition = replace(
                     message, changes=(), firing=message.changes, is_repetition=True
                 )
-                # The key of an earlier attempt that may have arrived, or else a new key.
+                # If the receiver may know an earlier attempt, `message_key` returns its key.
+                # Otherwise it returns a new key.
                 repetition = replace(repetition, key=message_key(repetition, now))
                 deliveries = [to_repeat[change_key(change)] for change in repetition.firing]
                 self._send_repetition(repetition, deliveries, interval)
@@ -388,7 +392,8 @@ class OutboxSender:
         raised.
         """
         now = self.clock.now()
-        # All deliveries have the same key. They have none if no earlier attempt can have arrived.
+        # All deliveries have the same key. They have none if the receiver cannot know an earlier
+        # attempt.
         earlier_key = deliveries[0].message_key
         # The key is stored before the message is sent. If this process is killed in between, the
         # next process sends the message with the same key, and the receiver can discard it.
@@ -406,7 +411,7 @@ class OutboxSender:
                 draw=self.draw(),
                 retry_after_s=error.retry_after_s,
             )
-            # If no attempt can have arrived, the stored key is deleted.
+            # If the receiver cannot know any attempt, the stored key is deleted.
             may_be_known = error.may_be_known or earlier_key is not None
             key = message.key if may_be_known else None
             self.outbox.schedule_repetition(deliveries, at=at, message_key=key)
@@ -421,12 +426,13 @@ class OutboxSender:
         *,
         reason: str | None = None,
         next_attempt_at: datetime | None = None,
-        may_be_known: bool = False,
+        attempt_may_be_known: bool = False,
     ) -> None:
         """Record the status of these deliveries, and count the outcomes of attempts.
 
         ``next_attempt_at`` is when a pending delivery is tried again. Held deliveries are decided
-        again after `RECHECK_AFTER`. ``may_be_known`` says that the message may have arrived.
+        again after `RECHECK_AFTER`. ``attempt_may_be_known`` is True if the attempt failed, but the
+        receiver may know the message.
         """
         if not deliveries:
             return
@@ -438,21 +444,22 @@ class OutboxSender:
         interval_s = self.receiver.treatment.repeat_every_s
         if status is DeliveryStatus.SENT and interval_s is not None:
             repeat_at = now + timedelta(seconds=interval_s)
-        # A delivery that is given up goes to the fallback receiver, except for the end of an alert.
+        # The fallback receiver gets a delivery that is given up. It does not get ends of alerts.
         fallback = None
         if status is DeliveryStatus.DEAD:
             fallback = self.policy.fallbacks.get(self.receiver.name)
         notifications = []
         for delivery in deliveries:
-            may_have_arrived = delivery.may_be_known or may_be_known
+            # The receiver may know the message from this attempt, or from an earlier one.
+            may_be_known = delivery.may_be_known or attempt_may_be_known
             notification = Notification(
                 delivery_id=delivery.id,
                 at=now,
                 status=status,
                 reason=reason,
                 next_attempt_at=next_attempt_at,
-                may_be_known=may_have_arrived,
-                message_key=delivery.message_key if may_have_arrived else None,
+                may_be_known=may_be_known,
+                message_key=delivery.message_key if may_be_known else None,
                 fallback=None if delivery.transition.is_end else fallback,
                 repeat_at=repeat_at if delivery.transition.is_start else None,
             )

@@ -23,8 +23,8 @@ class RecodedLists:
 
     last_lists: Mapping[Arm, LastLists]
     batch: PairBatch  # the same lists, as pairs
-    first_unknown: int  # items that this run lacks have this code or a higher one
-    unknown: pd.Index  # the ids of the items that this run lacks
+    first_new_code: int  # items that this run lacks have this code or a higher one
+    new_code_ids: pd.Index  # the ids of the items that this run lacks, in the order of their codes
 
 
 def recode_earlier(
@@ -56,7 +56,11 @@ def measure_arm_scores(
     last: RecodedLists | None,
     former: RecodedLists | None,
 ) -> tuple[ArmScore, ...]:
-    """Measure the plan's arm metrics. ``last`` and ``former`` are those of `recode_earlier`."""
+    """Measure the plan's arm metrics.
+
+    ``last`` are the lists of the last run, and ``former`` those of the last run before the firing
+    alerts began.
+    """
     if not measuring.arm_metrics:
         return ()
     return measure_arms(
@@ -78,18 +82,19 @@ def recode_lists(
     """Return both arms' earlier lists of ``users``, in the order of the rows of ``pairing``."""
     baseline_codes = codes_of(earlier.baseline.items, pairing.vocabulary)
     candidate_codes = codes_of(earlier.candidate.items, pairing.vocabulary)
-    first_unknown = _first_free_code(pairing, baseline_codes, candidate_codes)
-    baseline_unknown = baseline_codes < 0
-    candidate_unknown = candidate_codes < 0
-    unknown: pd.Index[str] = pd.Index([], dtype="str")
-    if baseline_unknown.any() or candidate_unknown.any():
-        # Items that this run lacks get codes from ``first_unknown``. The items of both arms are
-        # numbered together, so an item has the same code in both arms.
-        baseline_ids = pd.Index(earlier.baseline.items[baseline_unknown]).astype("str")
-        candidate_ids = pd.Index(earlier.candidate.items[candidate_unknown]).astype("str")
-        numbers, unknown = pd.factorize(baseline_ids.append(candidate_ids))
-        baseline_codes[baseline_unknown] = first_unknown + numbers[: len(baseline_ids)]
-        candidate_codes[candidate_unknown] = first_unknown + numbers[len(baseline_ids) :]
+    first_new_code = _first_free_code(pairing, baseline_codes, candidate_codes)
+    # Items that this run lacks have the code -1 so far. They get new codes.
+    baseline_lacks_code = baseline_codes < 0
+    candidate_lacks_code = candidate_codes < 0
+    new_code_ids: pd.Index[str] = pd.Index([], dtype="str")
+    if baseline_lacks_code.any() or candidate_lacks_code.any():
+        # The items of both arms are numbered together, so an item has the same code in both arms.
+        baseline_ids = pd.Index(earlier.baseline.items[baseline_lacks_code]).astype("str")
+        candidate_ids = pd.Index(earlier.candidate.items[candidate_lacks_code]).astype("str")
+        numbers, new_code_ids = pd.factorize(baseline_ids.append(candidate_ids))
+        new_codes = first_new_code + numbers
+        baseline_codes[baseline_lacks_code] = new_codes[: len(baseline_ids)]
+        candidate_codes[candidate_lacks_code] = new_codes[len(baseline_ids) :]
     # The row of each user in the earlier lists, -1 for a user without earlier lists.
     rows = find_users(users, earlier.baseline.users)
     baseline = _select_lists(earlier.baseline, baseline_codes, rows, k)
@@ -102,8 +107,8 @@ def recode_lists(
             baseline_lengths=baseline.lengths,
             candidate_lengths=candidate.lengths,
         ),
-        first_unknown=first_unknown,
-        unknown=unknown,
+        first_new_code=first_new_code,
+        new_code_ids=new_code_ids,
     )
 
 
@@ -118,7 +123,8 @@ def _first_free_code(pairing: Pairing, *earlier: Codes) -> int:
 def _select_lists(table: RankingTable, codes: Codes, rows: Rows, k: int) -> LastLists:
     """Return the lists in these rows of the table, padded and cut to k.
 
-    ``codes`` are the codes of the table's items. Row -1 gives an empty list.
+    ``codes`` are the codes of the table's items. Row -1 gives an empty list. The field ``exposed``
+    has the items of all lists of the table, because the exposure in the earlier run is needed.
     """
     lists, lengths, _ = pad(codes, table.offsets, k)
     # An empty list is appended, so that the index -1 finds it.

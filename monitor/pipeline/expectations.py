@@ -144,13 +144,13 @@ def compute_expectations(
     lessons = rule_series.read_lessons(series, usable_past.runs)
     past_alerts = _find_past_alerts(comparison, series, usable_past.runs, lessons)
     evidence_ends = _find_evidence_ends(past_alerts, usable_past)
-    evidence, was_drifting = _collect_evidence(evidence_ends, lessons.steady, alpha)
+    evidence, was_drifting = _collect_evidence(lessons.trend_z, evidence_ends, alpha)
     accepted = [change for change in accepted if change.at <= measured.slot]
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
         accepted=_find_accepted_levels(usable_past, accepted),
-        settled=_runs_until_new_normal(usable_past.runs, measured.slot),
+        runs_until_normal=_runs_until_new_normal(usable_past.runs, measured.slot),
     )
     reference = compute_reference(
         lessons.values,
@@ -178,7 +178,7 @@ def compute_expectations(
                 lost=lost_shares.get(expectation.segment, 0.0),
                 usual_lost=float(usual_lost[column]),
                 note=notes[column],
-                fault=_finite(fault_z[column]),
+                fault_z=_finite(fault_z[column]),
             )
         )
     return tuple(completed)
@@ -204,8 +204,9 @@ def _select_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> _U
     - Of the later runs, only the runs of these models. If an earlier model comes back, its former
       level is normal.
 
-    No run is selected for the first run of new models, because this run is not judged. It is judged
-    if the last run had new models too. Otherwise no run would be judged if each run had new models.
+    The first run of new models is not judged, so no past run is selected for it. There is one
+    exception: if the last run had new models too, the runs above are selected. Without this
+    exception, no run would be judged in a comparison whose models change in each run.
     """
     *past_models, current = _name_models(past, measured)
     is_new = current not in past_models
@@ -311,13 +312,14 @@ def _describe_levels(
 ) -> list[str]:
     """Write a note on the level of each series. ``unchanged_note`` is for an unchanged level."""
     notes = []
-    # ``first_run`` is the index of the past run at which the level began, or -1.
-    for first_run, is_new in zip(reference.since, reference.has_moved, strict=True):
+    # ``first_run`` is the index of the past run at which the level began, or -1. If the level does
+    # not differ from the level before, the series came back to its former level.
+    for first_run, is_different in zip(reference.since, reference.has_moved, strict=True):
         if first_run < 0:
             notes.append(unchanged_note)
             continue
         slot = format_instant(past[first_run].slot)
-        if is_new:
+        if is_different:
             command = accept_command(comparison, past[first_run].slot)
             notes.append(f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back")
         else:
@@ -347,8 +349,8 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
     """Find past runs that no limit judged and that are far from the median, (runs, series).
 
     Far means more than `ODD_SCALES` times the spread of the runs, or their typical sampling error
-    if this is larger. Without sampling errors, one user without a list could make a run odd.
-    ``values`` are NaN for runs with an alert.
+    if this is larger. If a share is 0 in all other runs, their spread is 0. Then the sampling error
+    prevents a single user from making a run odd. ``values`` are NaN for runs with an alert.
     """
     scale = np.fmax(find_scale(values), find_median(errors))
     is_far = np.abs(values - find_median(values)) > ODD_SCALES * scale
@@ -367,7 +369,10 @@ def share_alert_budget(comparison: Comparison, series: rule_series.ManySeries) -
 
 
 def _budget_weight(rule: SeriesRule) -> float:
-    """Return the rule's weight in the budget of false alerts. See `SMALL_WEIGHT`."""
+    """Return the rule's weight in the budget of false alerts.
+
+    `SMALL_WEIGHT` says which rules have a small weight, and why.
+    """
     weight = 1.0
     if not isinstance(rule, CoverageRule):
         if means_too_similar(rule.metric, str(rule.statistic), rule.direction):
@@ -382,23 +387,24 @@ def _budget_weight(rule: SeriesRule) -> float:
 
 
 def _collect_evidence(
-    evidence_ends: Flags, z: Floats, alpha: Floats
+    trend_z: Floats, evidence_ends: Flags, alpha: Floats
 ) -> tuple[TrendEvidence, Flags]:
     """Collect the evidence of drift before this run, and find past runs that belong to a drift.
 
-    ``z`` says how far past runs were from normal, oldest first. ``evidence_ends`` says after which
-    runs the evidence of a series is dropped. ``alpha`` is the allowed chance of a false alert in
-    one run, (series,). All other arrays have the shape (runs, series).
+    ``trend_z`` says what each past run adds to the evidence, oldest first. ``evidence_ends`` says
+    after which runs the evidence of a series is dropped. ``alpha`` is the allowed chance of a false
+    alert in one run, (series,). All other arrays have the shape (runs, series).
     """
     evidence = no_evidence(len(alpha))
     is_drifting = np.zeros(evidence_ends.shape, dtype=bool)
-    for row, run_z in enumerate(z):
+    for row, run_z in enumerate(trend_z):
         evidence = update_evidence(evidence, run_z)
-        is_last_run = row == len(z) - 1
-        is_complete = evidence_ends[row] | is_last_run
-        if is_complete.any():
-            # Complete evidence shows how many of the newest runs belong to the drift.
-            drifting_runs = np.where(is_complete, count_suspects(evidence, alpha), 0)
+        is_last_run = row == len(trend_z) - 1
+        no_more_is_added = evidence_ends[row] | is_last_run
+        if no_more_is_added.any():
+            # If no more runs are added, the evidence says how many of the runs so far belong to a
+            # drift. These are the newest ones.
+            drifting_runs = np.where(no_more_is_added, count_suspects(evidence, alpha), 0)
             runs_since = np.arange(row, -1, -1)[:, np.newaxis]
             is_drifting[: row + 1] |= runs_since < drifting_runs
         # The evidence of a series is dropped by multiplying it by 0.
@@ -426,14 +432,15 @@ def _build_expectations(
     """
     values, errors = rule_series.read_values_and_errors(series, figures)
     compared = _compare_with_reference(series, reference, values, errors, alpha)
-    # If runs are correlated, a part of z only repeats what earlier runs showed.
+    # If runs are correlated, a part of z only repeats what earlier runs showed. This part is no
+    # evidence of a trend, so `discount` removes it.
     correlation = correlate(reference.used_values, alpha)
     correlation = np.where(compared.is_independent, 0.0, correlation)
     # A low correlation is raised to the median correlation of all segments of the same rule.
     _, rule_numbers = np.unique([judged.rule.alert for judged in series], return_inverse=True)
     correlation = raise_to_median(correlation, rule_numbers)
-    steady = discount(compared.z, correlation)
-    evidence = update_evidence(evidence_before, steady).total
+    trend_z = discount(compared.z, correlation)
+    evidence = update_evidence(evidence_before, trend_z).total
     expectations = []
     for column, judged in enumerate(series):
         has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS
@@ -442,7 +449,7 @@ def _build_expectations(
         if has_limits:
             center = float(reference.center[column])
             limits = float(compared.limits[column]), float(compared.opposites[column])
-            shown = judged.show_of_run([center, *limits], figures)
+            shown = judged.show_for_people([center, *limits], figures)
             z = _finite(compared.z[column])
         expected, limit, opposite = shown
         evidence_now = None
@@ -460,7 +467,7 @@ def _build_expectations(
             judged=_finite(values[column]),
             error=_finite(errors[column]),
             z=z,
-            steady=_finite(steady[column]),
+            trend_z=_finite(trend_z[column]),
             evidence=evidence_now,
             evidence_limit=evidence_limit,
         )
@@ -490,9 +497,10 @@ def _find_sides(series: rule_series.ManySeries) -> Floats:
 def _allow_former_level(series: rule_series.ManySeries, reference: Reference) -> Reference:
     """Make the former level of each series normal too, until somebody accepts its new level.
 
-    The center moves to the former level if this level is on the side that alerts. The new level
-    cannot alert then, because each rule alerts on one side only. ``used_values`` move too, because
-    `judge_rare` uses them in place of the center.
+    A rule alerts on values that are too high, or on values that are too low. Take a rule on high
+    values. If the former level was higher than the new level, the center moves up to the former
+    level. Then neither level alerts. If the former level was lower, nothing is moved, because it
+    cannot alert. ``used_values`` move too, because `judge_rare` uses them in place of the center.
     """
     # ``before`` is NaN without a former level.
     distance = np.nan_to_num(reference.before - reference.center)
@@ -533,25 +541,26 @@ def _compare_with_reference(
     p_above = compute_p_values(normal, values, errors, direction=Direction.ABOVE)
     is_below = _find_sides(series) < 0
     is_share_of_users = np.array([rule.is_share for rule in rules])
-    # `judge_rare` judges rare shares of users as counts, and keeps the results of other series. It
-    # finds only shares that are too high. A share is too low if the share of the other users is too
-    # high, so the other users are counted instead.
+    # Shares of users are judged as angles, see `RuleSeries`. But `judge_rare` judges rare shares as
+    # counts, and returns the results of all other series unchanged. It finds only shares that are
+    # too high. A share is too low if the share of the other users is too high. So for rules on low
+    # shares, the other users are counted.
     is_swapped = is_share_of_users & is_below
     counts_most_common_list = np.array(
         [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]
     )
-    limits_by_angle = np.where(is_below, prediction.low, prediction.high)
-    p_by_angle = np.where(is_below, p_below, p_above)
+    uncounted_limits = np.where(is_below, prediction.low, prediction.high)
+    uncounted_p = np.where(is_below, p_below, p_above)
     past_angles = _swap_to_other_users(normal.used_values, is_swapped)
     angles = _swap_to_other_users(values, is_swapped)
-    swapped_limits = _swap_to_other_users(limits_by_angle, is_swapped)
+    swapped_limits = _swap_to_other_users(uncounted_limits, is_swapped)
     swapped_limits, p, is_counted = judge_rare(
         is_share_of_users & np.isfinite(values),
         (past_angles, normal.errors),
         (angles, errors),
         alpha,
-        by_angle=(swapped_limits, p_by_angle),
-        # Some list is always the most common one, so at least one user has it.
+        uncounted=(swapped_limits, uncounted_p),
+        # Some list is always the most common one, so this share always counts at least one user.
         always=counts_most_common_list.astype(float),
     )
     limits = _swap_to_other_users(swapped_limits, is_swapped)

@@ -38,16 +38,16 @@ def gaps_between(first: RankingTable, second: RankingTable) -> Floats:
 
 
 def summarize_gaps(gaps: Mapping[str, Sequence[Floats]]) -> dict[str, dict[str, float]]:
-    """Return the median and the 99th percentile of the gaps.
+    """Return the median and the 99th percentile of the gaps in seconds, see `gaps_between`.
 
     The keys name the lists that were compared with the baseline's lists, such as ``candidate``.
-    Keys without gaps are left out.
+    Each key has the gaps of several groups of users. Keys without gaps are left out.
     """
     summary = {}
-    for what, parts in gaps.items():
-        gaps_s = np.concatenate(parts)
+    for list_name, gaps_of_groups in gaps.items():
+        gaps_s = np.concatenate(gaps_of_groups)
         if len(gaps_s):
-            summary[what] = {str(q): float(np.quantile(gaps_s, q)) for q in (0.5, 0.99)}
+            summary[list_name] = {str(q): float(np.quantile(gaps_s, q)) for q in (0.5, 0.99)}
     return summary
 
 
@@ -66,7 +66,7 @@ def describe_cached(arm: Arm, table: RankingTable) -> str | None:
     age = f", up to {oldest_s:,.0f} s old" if oldest_s else ""
     return (
         f"the {arm} answered {cached:,} of {len(table):,} users from a cache{age} "
-        f"({table.traces.sign})"
+        f"({table.traces.cache_header})"
     )
 
 
@@ -75,7 +75,7 @@ def doubt_floor(
 ) -> RunReason | None:
     """Say why the baseline's second lists may be copies of its first lists.
 
-    Return None if nothing is suspicious. There are three signs, in this order:
+    Return None if nothing is suspicious. There are three reasons, in this order:
 
     1. Some users were answered from a cache.
     2. Some users got both lists with the same request id.
@@ -85,21 +85,21 @@ def doubt_floor(
     if first.traces is None or second.traces is None:
         return None
     first_rows, second_rows = _rows_of_common_users(first, second)
-    count = len(first_rows)
-    max_ignored = _MAX_IGNORED_SHARE * count
-    doubt = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=count)
+    users = len(first_rows)
+    max_ignored = _MAX_IGNORED_SHARE * users
+    reason = RunReason(kind=RunReasonKind.UNTRUSTED_FLOOR, asked=users)
     cached = _count_cached(first.traces, first_rows, second.traces, second_rows)
     if cached > max_ignored:
-        sign = second.traces.sign or first.traces.sign
-        return replace(doubt, doubt=FloorDoubt.CACHED, users=cached, text=sign)
+        cache_header = second.traces.cache_header or first.traces.cache_header
+        return replace(reason, doubt=FloorDoubt.CACHED, users=cached, text=cache_header)
     same_ids = _count_same_ids(first.traces, first_rows, second.traces, second_rows)
     if same_ids > max_ignored:
-        return replace(doubt, doubt=FloorDoubt.SAME_ID, users=same_ids)
-    exponent = _chance_exponent(overlaps, count)
+        return replace(reason, doubt=FloorDoubt.SAME_ID, users=same_ids)
+    exponent = _chance_exponent(overlaps, users)
     if exponent <= _MIN_EXPONENT:
         return None
     if _is_equal(take_table(first, first_rows), take_table(second, second_rows)):
-        return replace(doubt, doubt=FloorDoubt.EQUAL, limit=exponent)
+        return replace(reason, doubt=FloorDoubt.EQUAL, limit=exponent)
     return None
 
 
@@ -132,21 +132,21 @@ def _count_same_ids(
     return int(is_same_id.sum())
 
 
-def _chance_exponent(overlaps: Sequence[float], count: int) -> float:
-    """Return z, if the chance that all ``count`` users get equal lists is at most 10^-z.
+def _chance_exponent(overlaps: Sequence[float], users: int) -> float:
+    """Return z: all ``users`` get equal lists by chance with a probability of at most 10^-z.
 
     ``overlaps`` has the mean overlap of the two lists in each of the last runs. The result is 0 if
     there are too few runs.
 
-    One user gets equal lists with a chance of at most the highest overlap, because a user with
-    equal lists has the overlap 1. For all users, the chance is at most the highest overlap to the
-    power of ``count``.
+    Equal lists have the overlap 1. So the share of users with equal lists is at most the mean
+    overlap. The highest of the ``overlaps`` is used as the probability p that one user gets equal
+    lists. The probability that all users get equal lists is then p to the power of ``users``.
     """
     if len(overlaps) < _MIN_RUNS:
         return 0.0
     # An overlap of 0 has no logarithm.
     highest_overlap = max(*overlaps, _LEAST_OVERLAP)
-    return -count * log10(highest_overlap)
+    return -users * log10(highest_overlap)
 
 
 def _rows_of_common_users(first: RankingTable, second: RankingTable) -> tuple[Rows, Rows]:

@@ -11,7 +11,11 @@ from functools import partial
 import numpy as np
 
 from monitor.measures.kernels.item_codes import distinct_items
-from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_mismatch, find_user_mismatch
+from monitor.measures.pairing.id_mismatches import (
+    LEAST_COMMON_SHARE,
+    find_mismatch,
+    find_user_mismatch,
+)
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
@@ -29,14 +33,14 @@ def find_respelled(
     scene: Scene,
     finding: Finding | None,
     name_item: Callable[[int], str],
-    between_arms: Sequence[IdMismatch],
+    mismatches: Sequence[IdMismatch],
 ) -> Finding | None:
-    """Return a finding that ids are spelled differently, which explains more than ``finding``.
+    """Return a finding that ids are spelled differently. It explains more than ``finding`` does.
 
     There are two tests:
 
     1. The new ids of an arm are compared with its ids that disappeared since the earlier run.
-    2. The ids of both arms are compared in this run. ``between_arms`` are the results.
+    2. The ids of both arms are compared in this run. ``mismatches`` are the results.
 
     None if neither test finds other spellings, or if other spellings cannot cause ``finding``.
     """
@@ -49,8 +53,12 @@ def find_respelled(
             if respelled is not None:
                 return respelled
     # If the arms spell items differently, hardly any ids match, which explains any ``finding``.
-    spellings = [each for each in between_arms if each.is_spelling and each.ids is IdKind.ITEM]
-    if not spellings:
+    spelling_mismatches = [
+        mismatch
+        for mismatch in mismatches
+        if mismatch.is_only_spelling and mismatch.ids is IdKind.ITEM
+    ]
+    if not spelling_mismatches:
         return None
     users = len(scene.batch)
     return Finding(
@@ -61,7 +69,7 @@ def find_respelled(
         users=users,
         compared=users,
         explained=None if finding is None else finding.explained,
-        spelling=spellings[0],
+        spelling=spelling_mismatches[0],
     )
 
 
@@ -90,15 +98,17 @@ def _find_respelled_since(
         return None
     removed_ids = [name_item(code) for code in removed_codes.tolist()]
     new_ids = [name_item(code) for code in new_codes.tolist()]
-    spelling = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, is_many=False)
-    if spelling is None or not spelling.is_spelling:
+    # Only spellings are wanted. ``has_many_lists`` matters only for other mismatches.
+    mismatch = find_mismatch(removed_ids, new_ids, IdKind.ITEM, common=0, has_many_lists=False)
+    if mismatch is None or not mismatch.is_only_spelling:
         return None
-    if spelling.would_match < _MIN_SHARE * spelling.tried:
+    if mismatch.would_match < _MIN_SHARE * mismatch.tried:
         return None
     new_items = np.isin(lists.present, new_codes).sum(axis=1)
     affected = changes.is_known & (2 * new_items > lists.present_lengths)
     if not affected.any():
         return None
+    # No healthy user looks affected.
     segment = find_affected_segment(affected, 0.0, scene.segments)
     affected_in_segment = affected[rows_of_segment(segment, scene.segments)]
     # The number of users is exact if all users of the segment are affected, and no other users.
@@ -112,7 +122,7 @@ def _find_respelled_since(
         compared=len(scene.batch),
         explained=None if finding is None else finding.explained,
         is_exact=bool(is_exact),
-        spelling=spelling,
+        spelling=mismatch,
     )
 
 
@@ -122,7 +132,7 @@ def explain_missing_users(
     slot: datetime,
     seconds_left: float,
 ) -> tuple[IdMismatch, ...]:
-    """Find out how each arm that lacks nearly all users spells the ids of users.
+    """Find out how each arm that has no list for nearly all users spells the ids of users.
 
     An arm is left out if it cannot list its users, or if it spells ids as the panel does. Each
     request to a source may take ``seconds_left``.
@@ -130,8 +140,8 @@ def explain_missing_users(
     mismatches = []
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
-        # If fewer users are missing, `find_user_mismatch` finds nothing.
-        if missing > (1 - LEAST_COMMON) * coverage.all.asked:
+        # An arm with at least `LEAST_COMMON_SHARE` of the users has no mismatch.
+        if missing > (1 - LEAST_COMMON_SHARE) * coverage.all.asked:
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))
 

@@ -132,7 +132,7 @@ class ValueContext:
         rule = next(rule for rule in self.comparison.judging.rules if rule.alert == change.alert)
         if summary is None or not isinstance(rule, SimilarityRule):
             return None
-        return estimate_interval(summary, change.statistic, rule.scores)
+        return estimate_interval(summary, change.statistic, rule.score_range)
 
     def _find_normal(self, change: Transition) -> float | None:
         """Return the expected value of the alert's series, or else the mean of its recent values.
@@ -214,7 +214,7 @@ def add_missing_summaries(
 def _lacks_value(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
     """Return whether the summaries lack a value that the rule judges."""
     if not summaries:
-        # A run that measured nothing is judged as a run without data, so it lacks nothing.
+        # The run measured nothing. Its rules get the verdict ``no_data``, so no value is missing.
         return False
     metric_summaries = [summary for summary in summaries if summary.metric == rule.metric]
     if not metric_summaries:
@@ -226,7 +226,7 @@ def _lacks_value(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
         else:
             is_judged = rule.segments == "each" or summary.segment in rule.segments
         has_value = summary.value(str(rule.statistic)) is not None
-        # A segment without users has no value, and lacks none.
+        # A segment without users has no value, so no value is missing.
         if is_judged and summary.n and not has_value:
             return True
     return False
@@ -304,8 +304,8 @@ class Rejudgement:
         """Judge the next run, and return the transitions of its alerts.
 
         Abandoned and running runs, and slots that were judged before, are ignored. If
-        ``has_all_summaries`` is False, summaries may have been deleted. Then rules on conditions do
-        not judge the run.
+        ``has_all_summaries`` is False, summaries may have been deleted. This must not look like a
+        run without data. So rules on conditions (such as ``no_data``) do not judge the run.
         """
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
@@ -343,8 +343,8 @@ class Rejudgement:
     def _add_to_past(self, run: FinishedRun, judgement: Judgement) -> None:
         """Add the judged run to the past runs of its configuration."""
         not_quiet = {
-            alert: state.state
-            for alert, state in self.states.items()
+            alert_and_segment: state.state
+            for alert_and_segment, state in self.states.items()
             if state.state is not State.QUIET
         }
         past_run = PastRun(

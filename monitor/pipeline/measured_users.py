@@ -14,7 +14,8 @@ class MeasuredUsers:
     """The users of one slot, after all of them were measured.
 
     - ``last`` are the lists of the last run.
-    - ``former`` are the lists of an earlier healthy run, which usually is the last run.
+    - ``former`` are the lists of the last run before the current alerts began. Without alerts, this
+      is the last run.
     """
 
     run: MeasuredRun

@@ -33,13 +33,14 @@ def measure_outcomes(
     """Compare the outcomes of both arms' users that were assigned since the test began.
 
     Users that ``switched`` arms are left out. A user without a row in the log has the outcome 0.
-    Returns one comparison for each outcome, and sentences about what could not be read.
+    Returns the gap of each outcome, and sentences about what could not be read.
     """
     sources = None if arms.unpaired is None else arms.unpaired.outcomes
     if sources is None:
         return (), []
     late_message = "the outcomes did not arrive before the run's deadline"
     ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
+    # ``now`` are the sums since the test began, and ``before`` those of the time before the test.
     ask_now = partial(sources.now.sums, slot, plan.outcomes)
     ask_before = partial(sources.before.sums, slot, plan.outcomes)
     try:
@@ -48,10 +49,10 @@ def measure_outcomes(
         before = ask_in_time(ask_before, seconds_left(), late_message)
     except SourceError as error:
         return (), [f"outcomes: {arms.error_text(error)}"]
-    has_stayed = ~assigned.users.isin(switched)
+    is_in_one_arm = ~assigned.users.isin(switched)
     users = {}
     for arm in Arm:
-        users[arm] = assigned.users[has_stayed & (assigned.segments[ARM_COLUMN] == arm)]
+        users[arm] = assigned.users[is_in_one_arm & (assigned.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
     gaps = [
         _compare_outcome(column, now.sums, before.sums, users, days) for column in plan.outcomes
@@ -83,10 +84,11 @@ def _compare_outcome(
         moments_by_arm[arm] = measure_moments_of_arm(sums_now, sums_before)
     baseline, candidate = moments_by_arm[Arm.BASELINE], moments_by_arm[Arm.CANDIDATE]
     count = baseline.n + candidate.n
-    difference = relative_difference(baseline, candidate, half_width(count, days))
+    interval_half_width = half_width(count, days)
+    difference = relative_difference(baseline, candidate, interval_half_width)
     return OutcomeGap(
         column=column,
-        means={arm: _finite(part.mean_now) for arm, part in moments_by_arm.items()},
+        means={arm: _finite(moments.mean_now) for arm, moments in moments_by_arm.items()},
         users=count,
         difference=_finite(difference.value),
         low=_finite(difference.low),
@@ -99,7 +101,10 @@ def _finite(value: float) -> float | None:
 
 
 def summarize_outcomes(outcomes: Iterable[OutcomeGap]) -> Iterator[Summary]:
-    """Yield the difference and both ends of its interval as series, which rules can judge."""
+    """Yield the difference and both ends of its interval as series, which rules can judge.
+
+    A relative difference has no histogram, because it is one number for all users.
+    """
     for gap in outcomes:
         values = {
             DerivedMetric.OUTCOME: gap.difference,

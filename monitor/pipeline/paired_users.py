@@ -9,37 +9,39 @@ from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
-from monitor.pipeline.pull import SlotUsers, SourceAnswers
+from monitor.pipeline.pull import SlotContext, SourceAnswers
 from monitor.pipeline.run_explanation import explain_run, mention_subset
 
 
 @immutable
-class PairedUsers(SlotUsers):
-    """The users of a paired comparison."""
+class PairedSteps(SlotContext):
+    """The steps of a run of a paired comparison."""
 
-    def divide(self, answers: SourceAnswers) -> SourceAnswers:
+    def divide_by_arm(self, answers: SourceAnswers) -> SourceAnswers:
         """Return the answers unchanged, because each pair belongs to both arms."""
         return answers
 
-    def measure_arms(self, users: MeasuredUsers) -> MeasuredRun:
+    def measure_arms(self, measured: MeasuredUsers) -> MeasuredRun:
         """Return the run with the arm metrics."""
         measuring = self.comparison.measuring
-        scores = measure_arm_scores(measuring, users.subset, last=users.last, former=users.former)
-        return replace(users.run, arm_scores=scores)
+        scores = measure_arm_scores(
+            measuring, measured.subset, last=measured.last, former=measured.former
+        )
+        return replace(measured.run, arm_scores=scores)
 
-    def explain(self, users: MeasuredUsers) -> Measurement:
+    def explain(self, measured: MeasuredUsers) -> Measurement:
         """Explain the run, and say what could not be measured."""
         comparison = self.comparison
-        accumulator = users.accumulator
-        subset = users.subset
+        accumulator = measured.accumulator
+        subset = measured.subset
         coverage = accumulator.coverage
         notes = accumulator.notes
-        left_out = [*users.answers.unread_inputs]
-        is_temporal = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
-        if is_temporal and self.memory.last_lists is None:
+        left_out = [*measured.answers.unread_inputs]
+        needs_last_lists = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
+        if needs_last_lists and self.memory.last_lists is None:
             left_out.append("noise_floor: no earlier run has stored its lists")
         left_out += accumulator.left_out
-        mismatches = users.run.id_mismatches
+        mismatches = measured.run.id_mismatches
         if not comparison.judging.shows_items:
             mismatches = tuple(mismatch.without_examples for mismatch in mismatches)
         mismatches += explain_missing_users(self.arms, coverage, self.slot, self.seconds_left())
@@ -50,18 +52,18 @@ class PairedUsers(SlotUsers):
                 subset,
                 accumulator.metrics,
                 self.memory,
-                former=users.former,
-                last=users.last,
+                former=measured.former,
+                last=measured.last,
                 mismatches=mismatches,
                 notes=notes,
             )
         except MetricError as error:
             # A plugin's metric may fail for pairs of lists of different runs.
             left_out.append(f"not explained: {error}")
-        asked = users.answers.asked.count
+        asked = measured.answers.asked.count
         run = replace(
-            users.run,
-            is_labelled=users.answers.relevance is not None,
+            measured.run,
+            is_labelled=measured.answers.relevance is not None,
             split=split,
             explanation=mention_subset(explanation, subset.coverage.all.asked, asked),
             id_mismatches=mismatches,
@@ -71,5 +73,5 @@ class PairedUsers(SlotUsers):
             coverage=coverage,
             notes=notes,
             left_out=tuple(left_out),
-            doubts=tuple(users.answers.doubts),
+            doubts=tuple(measured.answers.doubts),
         )

@@ -82,7 +82,7 @@ class Arms:
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
     unpaired: UnpairedArms | None = None
 
-    def hide(self, users: UserBatch) -> UserBatch:
+    def hide_ids(self, users: UserBatch) -> UserBatch:
         """Replace the users' ids by pseudonyms, if the comparison uses pseudonyms."""
         return users if self.pseudonyms is None else self.pseudonyms.hide_batch(users)
 
@@ -129,8 +129,8 @@ class OutcomeSources:
 
 
 @immutable
-class SlotUsers:
-    """The users of one slot, before they are asked."""
+class SlotContext:
+    """What each step of a run in one slot needs."""
 
     comparison: Comparison
     arms: Arms
@@ -148,28 +148,29 @@ class SourceAnswers:
     """What the sources answered.
 
     - ``batches`` yields the answers in batches. Its argument limits the users in a batch.
-    - ``measured`` yields parts of the run, if the source measures users where their lists are.
-      In this case ``batches`` yields nothing.
+    - ``measure_remotely`` yields measured parts of the run, if the users are measured on the
+      machines that have their lists. In this case ``batches`` yields nothing.
     - ``unread_inputs`` are sentences about inputs that could not be read.
     - ``doubts`` are reasons why the noise floor is not judged.
     - ``weights`` and ``relevance`` are also in each batch.
     - ``seconds`` says for each pulled arm how long it took, or how long the run waited for it.
-    - ``gaps`` says for each user how many seconds apart the baseline's list and another list
-      arrived. The other list is the candidate's or the noise floor's.
+    - ``arrival_gaps`` says for each user how many seconds apart the baseline's list and another
+      list arrived. The keys say whose list the other list is: ``candidate`` or ``noise_floor``.
+      There is one array for each call of `pull_all`.
     - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
-    While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``gaps`` may grow. See
-    `add`.
+    While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``arrival_gaps`` may
+    grow. See `add`.
     """
 
     asked: AskedUsers
     batches: Callable[[int], Iterator[UserBatch]] = lambda _: iter(())
-    measured: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
+    measure_remotely: Callable[[ports.Measurer, int], Iterator[bytes]] | None = None
     unread_inputs: list[str]
     weights: ItemWeights | None
     relevance: RelevanceTable | None
     seconds: dict[Arm, float] = field(default_factory=dict)
-    gaps: dict[str, list[Floats]] = field(default_factory=dict)
+    arrival_gaps: dict[str, list[Floats]] = field(default_factory=dict)
     on_scores: Callable[[Scores], object] = lambda _: None
     doubts: list[RunReason] = field(default_factory=list)
 
@@ -179,8 +180,8 @@ class SourceAnswers:
         _append_new(self.doubts, further.doubts)
         for arm, seconds in further.seconds.items():
             self.seconds[arm] += seconds
-        for name, gaps in further.gaps.items():
-            self.gaps.setdefault(name, []).extend(gaps)
+        for name, gaps in further.arrival_gaps.items():
+            self.arrival_gaps.setdefault(name, []).extend(gaps)
 
 
 def _append_new(items: list[_T], further: Iterable[_T]) -> None:
@@ -214,25 +215,25 @@ def join_all(
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
     weights, relevance = _ask_weights_and_relevance(arms, slot)
     with source.read(request) as joined:
-        failures = [extra.wait(deadline, late_message) for extra in (weights, relevance)]
-        unread_inputs = list(filter(None, failures))
+        errors = [call.wait(deadline, late_message) for call in (weights, relevance)]
+        unread_inputs = list(filter(None, errors))
         _append_new(unread_inputs, joined.unread_inputs)
         _append_new(unread_inputs, arms.describe_unreadable(relevance.unreadable))
 
         def add_unreadable() -> None:
-            # The source has found all unreadable values only after the last user.
+            # Only after the last user, the source has found all values that it cannot read.
             _append_new(unread_inputs, arms.describe_unreadable(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
-                hidden = arms.hide(batch)
+                hidden = arms.hide_ids(batch)
                 yield replace(hidden, weights=weights.answer, relevance=relevance.answer)
             add_unreadable()
 
         def read_parts(
             remote: ports.RemoteAnswers, measurer: ports.Measurer, size: int
         ) -> Iterator[bytes]:
-            yield from remote.measured(measurer, size)
+            yield from remote.measure(measurer, size)
             add_unreadable()
 
         answers = SourceAnswers(
@@ -242,7 +243,7 @@ def join_all(
             relevance=relevance.answer,
         )
         if isinstance(joined, ports.RemoteAnswers):
-            yield replace(answers, measured=partial(read_parts, joined))
+            yield replace(answers, measure_remotely=partial(read_parts, joined))
         else:
             yield replace(answers, batches=partial(read_batches, joined))
 
@@ -310,10 +311,11 @@ def pull_all(
         call.wait(deadline, late_message)
         pulls[arm] = call.answer or Pull.failed(panel.users, call.failure, call.note)
     waited_s = time.monotonic() - begun_at
-    unread_inputs = [
-        extra.wait(deadline, late_message) for extra in (weights, relevance, second_baseline)
+    # Each call returns a sentence if its source failed, else None.
+    sentences = [
+        call.wait(deadline, late_message) for call in (weights, relevance, second_baseline)
     ]
-    unread_inputs += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
+    sentences += [describe_cached(arm, arm_pull.rankings) for arm, arm_pull in pulls.items()]
     unreadable = [*panel.unreadable, *relevance.unreadable]
     for arm_pull in pulls.values():
         unreadable += arm_pull.unreadable
@@ -326,17 +328,17 @@ def pull_all(
         relevance=relevance.answer,
         second_baseline=second_baseline.answer,
     )
-    users = arms.hide(users)
+    users = arms.hide_ids(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         last_pull = Pull(rankings=memory.last_lists.baseline, failures={})
         users = replace(users, second_baseline=last_pull)
     baseline = pulls[Arm.BASELINE].rankings
     candidate = pulls[Arm.CANDIDATE].rankings
-    gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
+    arrival_gaps = {Arm.CANDIDATE.value: [gaps_between(baseline, candidate)]}
     doubts = []
     if second_baseline.answer is not None:
         second_lists = second_baseline.answer.rankings
-        gaps["noise_floor"] = [gaps_between(baseline, second_lists)]
+        arrival_gaps["noise_floor"] = [gaps_between(baseline, second_lists)]
         doubt = None
         if floor_request.is_uncached:
             doubt = doubt_floor(baseline, second_lists, memory.floor_overlaps)
@@ -347,9 +349,9 @@ def pull_all(
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        unread_inputs=[*filter(None, unread_inputs), *arms.describe_unreadable(unreadable)],
+        unread_inputs=[*filter(None, sentences), *arms.describe_unreadable(unreadable)],
         doubts=doubts,
-        gaps=gaps,
+        arrival_gaps=arrival_gaps,
         weights=weights.answer,
         relevance=relevance.answer,
         # If a call never returned, this is how long the run waited.
@@ -367,9 +369,9 @@ def _make_request(
     """Return the request for the lists of all users of the panel."""
     measuring = comparison.measuring
     family = comparison.family or comparison.name
-    # The order in which users are asked is drawn from ``order_seed``. All candidates of a baseline
-    # (the family) have the same order. With the first user, each round of `pull_until_certain` has
-    # another order.
+    # The source draws the order in which it asks users from this seed. All comparisons of a family
+    # have the same order. The first user is a part of the seed, because each round of
+    # `pull_until_certain` begins with another user, and so gets another order.
     order_seed = (str(measuring.seed), family, slot.isoformat(), *panel.users[:1])
     return PullRequest(
         users=panel.users,
@@ -406,7 +408,8 @@ class AskedSource(Generic[_T]):
 
     After `wait`:
 
-    - ``note`` says why the source failed, and ``failure`` is the reason that the coverage counts.
+    - ``note`` says why the source failed. None if it did not fail.
+    - ``failure`` is the reason that the coverage counts if the source failed.
     - ``took_s`` is the time that the source took to answer or to fail.
     """
 
@@ -420,7 +423,7 @@ class AskedSource(Generic[_T]):
         """Begin to read the source. ``what`` names it, and ``error_text`` describes errors."""
         self.answer: _T | None = None
         self.note: str | None = None
-        self.failure = CoverageReason.UNAVAILABLE
+        self.failure = CoverageReason.UNAVAILABLE  # used only after a failure
         self.took_s = inf
         self._what = what
         self._error_text = error_text

@@ -18,10 +18,10 @@ from monitor.model.memory import LESSON_NUMBERS, LessonTopic, PastRun
 from monitor.model.rankings import ALL
 from monitor.model.rules import SeriesRule, SimilarityRule, judged_series
 from monitor.model.runs import Summary
-from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric, parse_derived
 from monitor.statistics.reference.sampling_error import estimate_error, from_angle, to_angle
 from monitor.statistics.reference.season import Phases
-from monitor.statistics.unpaired.far_lists import far_share
+from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, count_far, show_angle_gap
 
 RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
@@ -33,8 +33,8 @@ HALF_A_USER = 0.5
 class RuleSeries(Generic[RuleT_co]):
     """The series that one rule judges in one segment.
 
-    Shares of users are converted to angles before they are judged, because the sampling error of an
-    angle does not depend on the share.
+    Shares of users are converted to angles (`to_angle`) before they are judged, because the
+    sampling error of an angle does not depend on the share.
     """
 
     rule: RuleT_co
@@ -61,12 +61,13 @@ class RuleSeries(Generic[RuleT_co]):
         # Without a summary, the rule judges a share of users.
         if figure is None or figure.users < self.rule.min_users:
             return np.nan, np.nan
-        return _as_angle(figure.value, figure.users)
+        return _angle_and_error(figure.value, figure.users)
 
     def read_summary(self, summary: Summary) -> tuple[float, float]:
         """Return a summary's value and its sampling error, for a rule on similarity.
 
-        Both are NaN if the summary has too few users or no value.
+        If the value is a share of users, both are converted to the angle. Both are NaN if the
+        summary has too few users or no value.
         """
         rule = self.rule
         value = None
@@ -75,7 +76,7 @@ class RuleSeries(Generic[RuleT_co]):
         if value is None or not isinstance(rule, SimilarityRule):
             return np.nan, np.nan
         if rule.is_share:
-            return _as_angle(value, summary.n)
+            return _angle_and_error(value, summary.n)
         error = estimate_error(summary, rule.statistic)
         return value, np.nan if error is None else error
 
@@ -95,9 +96,9 @@ class RuleSeries(Generic[RuleT_co]):
         derived, metric = parse_derived(self.rule.subject.metric)
         if derived is not DerivedMetric.FAR_GAP:
             return None
-        far_statistic = far_share(parse(metric))
+        far_statistic = find_far_statistic(parse(metric))
         counts = []
-        for series in SELF_SERIES.values():
+        for series in PRE_TEST_SERIES.values():
             summary = figures.summaries.get((self.segment, series.of(metric)))
             if summary is None or far_statistic is None:
                 return None
@@ -111,7 +112,7 @@ class RuleSeries(Generic[RuleT_co]):
             return figures.summaries.get((self.segment, self.rule.metric))
         return figures.find_share(self.segment, self.rule.share)
 
-    def show_of_run(self, judged: Iterable[float], figures: Figures) -> list[float | None]:
+    def show_for_people(self, judged: Iterable[float], figures: Figures) -> list[float | None]:
         """Convert judged values of this run to the scale that people read, see `show`.
 
         A far gap is judged as a difference of two angles, see `read`. Converting it back needs the
@@ -137,9 +138,9 @@ class RuleSeries(Generic[RuleT_co]):
         if not math.isfinite(judged):
             return None
         if not self.rule.is_share:
-            if isinstance(self.rule, SimilarityRule) and self.rule.scores is not None:
-                low, high = self.rule.scores
-                judged = min(max(judged, low), high)
+            if isinstance(self.rule, SimilarityRule) and self.rule.score_range is not None:
+                lowest, highest = self.rule.score_range
+                judged = min(max(judged, lowest), highest)
             return float(judged)
         if not users:
             return None
@@ -152,7 +153,7 @@ class RuleSeries(Generic[RuleT_co]):
         return share
 
 
-def _as_angle(share: float, users: int) -> tuple[float, float]:
+def _angle_and_error(share: float, users: int) -> tuple[float, float]:
     """Return the angle of a share, and its sampling error."""
     angle, error = to_angle(share, users)
     return float(angle), float(error)
@@ -170,35 +171,36 @@ def read_values_and_errors(series: ManySeries, figures: Figures) -> tuple[Floats
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """Figures of past runs for each series, (runs, series) each. NaN if a run has no value."""
+    """The lessons of past runs for each series, (runs, series) each. NaN if a run has no value."""
 
     values: Floats
     errors: Floats  # sampling errors
     z: Floats  # how far each value was from normal, in standard deviations
     lost: Floats  # the share of users without a score
-    steady: Floats  # the part of z that was added to the evidence of a trend
+    trend_z: Floats  # the part of z that was added to the evidence of a trend
 
 
 def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
-    """Return the figures of each series in each past run.
+    """Return the lessons of each series in each past run.
 
-    Each run stored its figures. If the rule did not exist in that run, or measured something else,
-    the figures are computed from the run's summaries.
+    Each run stored its lessons. If the rule did not exist in that run, or measured something else,
+    its value and error are computed from the run's summaries.
     """
     # A lesson has the numbers of `LessonArrays`, in the same order.
     numbers = np.full((LESSON_NUMBERS, len(past), len(series)), np.nan)
-    # Runs with the same topics are copied together, because nearly all runs have the same topics.
+    # The topics of a run are its alerts, with their segments. Nearly all runs have the same topics,
+    # so consecutive runs with the same topics are copied together.
     for topics, group in groupby(range(len(past)), lambda row: past[row].topics):
         rows = list(group)
         lesson_columns, columns = _match_columns(topics, series)
         lessons = [past[row].lessons for row in rows]
-        stored = [each.numbers for each in lessons if each is not None]
-        if stored:
+        stored_numbers = [each.numbers for each in lessons if each is not None]
+        if stored_numbers:
             # `np.ix_` selects the cells of all these numbers in these rows and columns.
             cells = np.ix_(range(LESSON_NUMBERS), rows, columns)
             # The stacked numbers have the shape (LESSON_NUMBERS, rows, columns of the lessons).
-            numbers[cells] = np.stack(stored, axis=1)[:, :, lesson_columns]
-        unstored_columns = _find_unstored(topics, series)
+            numbers[cells] = np.stack(stored_numbers, axis=1)[:, :, lesson_columns]
+        unstored_columns = _find_columns_without_lesson(topics, series)
         if not unstored_columns:
             continue
         unstored_series = [series[column] for column in unstored_columns]
@@ -212,10 +214,11 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
 def _match_columns(
     topics: Sequence[LessonTopic], series: ManySeries
 ) -> tuple[list[int], list[int]]:
-    """Return the columns of lessons that belong to the series, and the columns of these series.
+    """Match the columns of lessons with the columns of ``series``.
 
-    A lesson has one column for each segment of each of its topics, in this order. Segments that are
-    not judged any more are left out.
+    Returns two lists of the same length. The lesson in a column of the first list belongs to the
+    series in the same place of the second list. A run's lessons have one column for each segment of
+    each topic, in this order. Lessons without a series are left out.
     """
     column_by_key = {judged.key: column for column, judged in enumerate(series)}
     lesson_columns = []
@@ -231,7 +234,7 @@ def _match_columns(
     return lesson_columns, columns
 
 
-def _find_unstored(topics: Sequence[LessonTopic], series: ManySeries) -> list[int]:
+def _find_columns_without_lesson(topics: Sequence[LessonTopic], series: ManySeries) -> list[int]:
     """Return the columns of the series whose rule did not exist, or measured something else."""
     stored_series = {topic.alert: topic.series for topic in topics}
     unstored_columns = []
@@ -246,9 +249,10 @@ def find_alerting_runs(
     past: Sequence[PastRun],
     alerts: Collection[str],
 ) -> Flags:
-    """Find past runs after which any of these alerts was pending or firing, (runs, series).
+    """Find past runs after which any of these ``alerts`` was pending or firing.
 
-    An alert counts for each series of its segment. An alert on all users counts for all series.
+    Returns flags of the shape (runs, series). ``alerts`` are names of alerts. An alert counts for
+    each series of its segment. An alert on all users counts for all series.
     """
     alerting = np.zeros((len(past), len(series)), dtype=bool)
     for row, run in enumerate(past):
@@ -260,7 +264,7 @@ def find_alerting_runs(
 
 
 def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
-    """Copy each flag of a run to all series of the same segment, (runs, series).
+    """Copy each flag of a run to all series of the same segment. The shapes are (runs, series).
 
     The flag of a series on all users is copied to all series.
     """
@@ -286,11 +290,12 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """Return the hours, and the weekdays, of the past runs and of the slot, in UTC.
 
-    Past runs in the hour of the slot, or on its day, are ``under_way``. No season is learned from
-    them, because their hour or day is not over.
+    ``runs_under_way`` is the number of past runs in the hour of the slot, or on its day. No season
+    is learned from them, because their hour or day is not over.
 
-    One weekday with alerts in all runs is enough to learn its season, because it recurs only after
-    a week (``is_known_at_once``). An hour must recur first, because it recurs daily.
+    A season of hours is learned only if its hour has recurred, which takes one day. A weekday
+    recurs only after a week. So a single weekday is enough to learn a season, if all of its runs
+    had an alert (``is_known_at_once``).
     """
     now = slot.astimezone(UTC)
     hours = np.empty(len(past), dtype=np.intp)
@@ -304,6 +309,6 @@ def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     runs_today = int(is_today.sum())
     runs_in_this_hour = int((is_today & (hours == now.hour)).sum())
     return (
-        Phases(past=hours, now=now.hour, under_way=runs_in_this_hour),
-        Phases(past=weekdays, now=now.weekday(), under_way=runs_today, is_known_at_once=True),
+        Phases(past=hours, now=now.hour, runs_under_way=runs_in_this_hour),
+        Phases(past=weekdays, now=now.weekday(), runs_under_way=runs_today, is_known_at_once=True),
     )

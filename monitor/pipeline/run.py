@@ -67,10 +67,11 @@ def execute(
 
     If a source fails, the result says so, and no exception is raised.
 
-    ``scores`` collects the users' scores, which can be read until the result is closed. Without
-    ``scores`` they stay in memory. Raises OutputError if ``scores`` cannot store them.
+    ``scores`` collects the users' scores. The caller closes it after the result was stored. Without
+    it, the users' scores stay in memory. Raises OutputError if ``scores`` cannot store them.
 
-    A second run over the same lists gives the same summaries and no new transition.
+    If a slot is run again with the same lists, the summaries are the same, and there are no further
+    transitions.
     """
     stopwatch = Stopwatch(clock)
     try:
@@ -130,12 +131,12 @@ def _make_result(
 ) -> RunResult:
     """Judge the measured run at the time ``at``, explain its alerts, and return its result."""
     k = comparison.measuring.k
-    labels_until = _labels_until(comparison.measuring, measured)
+    labels_until = _find_labels_until(comparison.measuring, measured)
     judgement = judge_run(comparison, measured, memory, at)
     explanation = measured.explanation
     alert_starts = [change for change in judgement.transitions if change.is_start]
     if alert_starts:
-        explanation = choose_explanation(explanation, memory.explained, alert_starts)
+        explanation = choose_explanation(explanation, memory.earlier_explanations, alert_starts)
         explanation = prefer_similarity_finding(explanation, alert_starts)
     reasons = measured.reasons
     if memory.last_ok is not None:
@@ -164,7 +165,7 @@ def _make_result(
     )
 
 
-def _labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime | None:
+def _find_labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime | None:
     """Return until when later runs measure relevance that arrives for this slot.
 
     None if the run is not ok, if no metric needs relevance, or if relevance does not arrive later.

@@ -75,7 +75,7 @@ def assess_run(
         obstacles = tuple(_find_unpaired_obstacles(comparison, unpaired, memory.states))
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
-        reasons = (*obstacles, *_find_earlier_difference(unpaired), *reasons)
+        reasons = (*obstacles, *_find_difference_before_test(unpaired), *reasons)
     if memory.learning_since is not None and learning_rules(comparison):
         new_configuration = RunReason(
             kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.learning_since
@@ -126,7 +126,8 @@ def _find_losses(
             )
             losses.append(loss)
     losses.sort(key=lambda loss: -loss.users)
-    # If each arm failed for half of the users, probably something that both use is broken.
+    # The largest loss is first. If even the last one has half of the users, probably something that
+    # both arms use is broken.
     if len(losses) == len(Arm) and losses[-1].users >= everybody.asked / 2:
         yield RunReason(kind=RunReasonKind.BOTH_FAILED)
     yield from losses
@@ -176,7 +177,7 @@ def _notes_by_reason(measurement: Measurement) -> Notes:
     """
     spelling_notes = {}
     for mismatch in measurement.run.id_mismatches:
-        is_user_spelling = mismatch.ids is IdKind.USER and mismatch.is_spelling
+        is_user_spelling = mismatch.ids is IdKind.USER and mismatch.is_only_spelling
         if is_user_spelling and mismatch.arm is not None:
             note = CoverageNote(text=write_user_spelling(mismatch))
             spelling_notes[mismatch.arm, CoverageReason.MISSING] = note
@@ -239,7 +240,7 @@ def _split_off_since(comparison: Comparison, states: Sequence[AlertState]) -> da
     return None
 
 
-def _find_earlier_difference(unpaired: UnpairedResults) -> RunReasons:
+def _find_difference_before_test(unpaired: UnpairedResults) -> RunReasons:
     """Return the reason that says that the arms differed before the test, if they did."""
     if unpaired.before_p is None or unpaired.before_p > arms_differed.HIGHEST_P:
         return ()

@@ -100,7 +100,7 @@ def choose_metric(comparison: Comparison, measured_metrics: Sequence[Metric]) ->
     return leading_metric(comparison, [metric for metric in measured_metrics if can_split(metric)])
 
 
-def explain_run(  # noqa: PLR0913 - the past is three of them
+def explain_run(  # noqa: PLR0913 - the inputs of one explanation
     comparison: Comparison,
     subset: Subset,
     measured_metrics: Sequence[Metric],
@@ -116,13 +116,14 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     Returns the split distances, which later runs use, and the explanation. Both are None if no
     metric can be split. Raises MetricError if a plugin's metric fails.
 
-    - ``former`` are the lists of an earlier healthy run, with which this run's lists are compared.
     - ``last`` are the lists of the last run.
+    - ``former`` are the lists of the last run before the current alerts began. This run's lists are
+      compared with them. Without alerts, ``former`` and ``last`` are the same object.
     - ``mismatches`` say how ids of this run do not match.
     - ``notes`` say why users got no list.
 
-    This takes as long as scoring the pairs two to five times, and sixteen times more with
-    ``former``.
+    This takes as long as scoring the pairs two to five times. With ``former``, it takes as long as
+    scoring the pairs another sixteen times.
     """
     metric = choose_metric(comparison, measured_metrics)
     if metric is None:
@@ -143,6 +144,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
         segments=subset.segments,
         coverage=subset.coverage.rows,
         changes=changes,
+        # If they are not the same object, ``former`` are lists of a run before the last run.
         has_runs_between=former is not last,
         usual_histograms=_average_histograms(past),
         usually_missing=_share_missing(past),
@@ -157,7 +159,7 @@ def explain_run(  # noqa: PLR0913 - the past is three of them
     )
     names = _Names(pairing=pairing, users=subset.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
-    fault = _find_cause(scene, names, mismatches, shows_items=comparison.judging.shows_items)
+    fault = _find_fault(scene, names, mismatches, shows_items=comparison.judging.shows_items)
     if fault is not None:
         fault = replace(fault, finding=_add_note(fault.finding, subset.coverage, notes))
     explanation = _make_explanation(split, parts, scene, drop, names, examples, fault=fault)
@@ -194,7 +196,7 @@ def _add_note(finding: Finding, coverage: Coverage, notes: Notes) -> Finding:
     return replace(finding, note=text)
 
 
-def _find_cause(
+def _find_fault(
     scene: Scene,
     names: _Names,
     mismatches: Sequence[IdMismatch],
@@ -226,12 +228,12 @@ def _compare_metric(
     former: RecodedLists | None,
     last: RecodedLists | None,
 ) -> PairChanges | None:
-    """Measure how each pair's distance changed since an earlier run, which has ``former`` lists.
+    """Measure how each pair's distance changed since the earlier run with the ``former`` lists.
 
-    ``last`` are the lists of the last run, which usually is the same run.
+    If the ``last`` run is another run, lists that did not change since the last run are also found.
 
-    None if there are no earlier lists, if no user of this run has earlier lists of both arms, or if
-    the metric needs item weights or scores, because runs do not store these.
+    None if there are no earlier lists, or if no user of this run has earlier lists of both arms.
+    None too if the metric needs item weights or scores, because runs do not store these.
     """
     if former is None or metric.need is not None:
         return None
@@ -260,7 +262,7 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     if fault is not None:
         finding = fault.finding
         segment = finding.segment
-        sentence = write_finding(finding, drop, has_stood=fault.is_other_unchanged)
+        sentence = write_finding(finding, drop, is_other_unchanged=fault.is_other_unchanged)
     elif drop is not None:
         if drop.main_segment is not None:
             segment = drop.main_segment.segment
@@ -273,7 +275,7 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         rows = scene.segments[ALL]
     changes = scene.changes
     arm = _changed_arm(changes, finding)
-    items = _compare_items(scene, rows, arm, names)
+    exposure_shift = _compare_items(scene, rows, arm, names)
     shares_before = None
     paired = 0
     if changes is not None:
@@ -294,10 +296,12 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         sentence=sentence,
         segment=segment,
         now=split.means.total,
-        gained=items.gained,
-        lost=items.lost,
-        entered=items.entered,
-        left=items.left,
+        # ``gained`` and ``lost`` are the items that are shown more, and those that are shown less.
+        # ``entered`` and ``left`` count the items that were in no list before, or are in none now.
+        gained=exposure_shift.gained,
+        lost=exposure_shift.lost,
+        entered=exposure_shift.entered,
+        left=exposure_shift.left,
         groups=groups,
         finding=finding,
         paired=paired,
@@ -389,8 +393,8 @@ class _Names:
     def name_item(self, code: int) -> str:
         vocabulary = self.pairing.vocabulary
         former = self.former
-        if former is not None and code >= former.first_unknown:
-            return str(former.unknown[code - former.first_unknown])
+        if former is not None and code >= former.first_new_code:
+            return str(former.new_code_ids[code - former.first_new_code])
         return str(code if vocabulary is None else vocabulary[code])
 
     def show_lists(self, row: int) -> ExampleLists:

@@ -18,14 +18,14 @@ from monitor.pipeline.earlier_lists import recode_earlier
 from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.item_titles import add_titles
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
-from monitor.pipeline.paired_users import PairedUsers
-from monitor.pipeline.pull import Arms, SlotUsers
+from monitor.pipeline.paired_users import PairedSteps
+from monitor.pipeline.pull import Arms, SlotContext
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.unpaired_users import UnpairedUsers, read_unpaired
+from monitor.pipeline.unpaired_users import UnpairedSteps, read_unpaired
 
 
-def measure_slot(  # noqa: PLR0913 - the last two are for tests
+def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are for tests
     comparison: Comparison,
     arms: Arms,
     slot: datetime,
@@ -47,17 +47,18 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         # Relevance must not be read too early, because incomplete relevance looks complete.
         arms = replace(arms, relevance=None)
     scores = RunScores() if scores is None else scores
+    # If the scores are also written to a sink, all of them are needed.
     keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
-    slot_users = SlotUsers(
+    context = SlotContext(
         comparison=comparison, arms=arms, slot=slot, memory=memory, stopwatch=stopwatch
     )
-    users: PairedUsers | UnpairedUsers = extend(PairedUsers, slot_users)
+    steps: PairedSteps | UnpairedSteps = extend(PairedSteps, context)
     if measuring.unpaired is not None:
-        users = read_unpaired(slot_users, measuring.unpaired)
-    with open_answers(users) as answers:
-        divided = users.divide(answers)
+        steps = read_unpaired(context, measuring.unpaired)
+    with open_answers(context) as answers:
+        divided_answers = steps.divide_by_arm(answers)
         accumulator = RunAccumulator(
-            comparison, divided.asked, stopwatch.stage, subset_users=subset_users
+            comparison, divided_answers.asked, stopwatch.stage, subset_users=subset_users
         )
         measurer = RemoteMeasurer(
             comparison=comparison,
@@ -68,16 +69,16 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             keep=keep,
             pseudonyms=arms.pseudonyms,
         )
-        for batch_scores in accumulator.measure(divided, measurer, stopwatch, batch_users):
+        for batch_scores in accumulator.measure(divided_answers, measurer, stopwatch, batch_users):
             scores.add(draw_scores(batch_scores, keep, comparison))
-    scores.failed = accumulator.part.failed
+    scores.failed = accumulator.part.failed_metrics
     run, subset = accumulator.finish(slot, answers.weights, answers.relevance)
     last_models = None if memory.last_ok is None else memory.last_ok.models
     run = replace(
         run,
         scores=scores if scores.count else None,
         pull_seconds=answers.seconds or dict.fromkeys(Arm, stopwatch.seconds["pull"]),
-        gap_s=summarize_gaps(answers.gaps),
+        gap_s=summarize_gaps(answers.arrival_gaps),
         models=follow_models(last_models, accumulator.part.versions, slot),
     )
     with stopwatch.stage("arms"):
@@ -90,11 +91,11 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
             last=last,
             former=former,
         )
-        measured_users = replace(measured_users, run=users.measure_arms(measured_users))
+        measured_users = replace(measured_users, run=steps.measure_arms(measured_users))
     with stopwatch.stage("explain"):
-        measurement = users.explain(measured_users)
+        measurement = steps.explain(measured_users)
         explanation, titles_error = add_titles(
-            measurement.run.explanation, arms.titles, slot, users.seconds_left()
+            measurement.run.explanation, arms.titles, slot, context.seconds_left()
         )
     left_out = measurement.left_out
     if titles_error is not None:

@@ -36,7 +36,7 @@ from monitor.model.runs import MeasuredRun, Scores
 
 _EXAMPLES = 5
 """A note names at most this many example users."""
-_JSON_FIELDS = ("metrics", "failed", "unmeasured", "input_hash")
+_JSON_FIELDS = ("metrics", "failed_metrics", "unmeasured", "input_hash")
 """Fields of `RunPart` that JSON returns as they were."""
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="zstd")
 
@@ -51,8 +51,10 @@ class RunPart:
     """What was measured of some users.
 
     - ``metrics`` are the names of the metrics that were measured.
-    - ``failed`` has the error of each metric that failed for some users.
+    - ``failed_metrics`` has the error of each metric that failed for some users.
     - ``unmeasured`` are sentences about metrics that could not be measured.
+    - ``listed`` are the distinct items of the lists.
+    - ``id_comparison`` finds out whether both arms write item ids alike.
     - ``coverage`` counts all users, and ``subset`` counts the users of the subset.
     - ``notes`` say for each arm and reason what happened first, and name the first users.
     - ``versions`` counts the users that each version of an arm's model answered.
@@ -62,10 +64,10 @@ class RunPart:
 
     sums: SummaryAccumulator
     metrics: dict[str, None] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
+    failed_metrics: dict[str, str] = field(default_factory=dict)
     unmeasured: dict[str, None] = field(default_factory=dict)
     listed: ListedItems = field(default_factory=ListedItems)
-    ids: IdComparison = field(default_factory=IdComparison)
+    id_comparison: IdComparison = field(default_factory=IdComparison)
     coverage: CoverageCounts = field(default_factory=Counter)
     subset: CoverageCounts = field(default_factory=Counter)
     notes: dict[tuple[Arm, CoverageReason], CoverageNote] = field(default_factory=dict)
@@ -78,10 +80,10 @@ class RunPart:
         self.sums.merge(other.sums)
         self.metrics |= other.metrics
         # The first error of a metric stays.
-        self.failed = other.failed | self.failed
+        self.failed_metrics = other.failed_metrics | self.failed_metrics
         self.unmeasured |= other.unmeasured
         self.listed.merge(other.listed)
-        self.ids.merge(other.ids)
+        self.id_comparison.merge(other.id_comparison)
         self.coverage.update(other.coverage)
         self.subset.update(other.subset)
         for (arm, reason), note in other.notes.items():
@@ -99,7 +101,7 @@ class RunPart:
         # The sum of hashes does not depend on the order of the users.
         self.input_hash += int(mix(hashes + pairing.input_hashes).sum(dtype=np.uint64))
 
-    def find_facts(self, slot: datetime, configured_size: int | None) -> MeasuredRun:
+    def make_measured_run(self, slot: datetime, configured_size: int | None) -> MeasuredRun:
         """Return a run with the size of the catalogue, the hash of all lists, and id mismatches.
 
         ``configured_size`` is the configured size of the catalogue. The size is at least the number
@@ -110,7 +112,7 @@ class RunPart:
             slot=slot,
             catalogue_size=catalogue_size or None,
             input_hash=f"{self.input_hash % 2**64:016x}",
-            id_mismatches=self.ids.mismatches,
+            id_mismatches=self.id_comparison.mismatches,
         )
 
     def _count_answers(self, arm: Arm, pull: Pull) -> None:
@@ -145,6 +147,7 @@ def build_coverage(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
     """Return the coverage with these counts. It has one row for each segment."""
     reasons: dict[str, dict[tuple[Arm, CoverageReason], int]] = {name: {} for name in segments}
     for (segment, arm, reason), users in counts.items():
+        # The numbers of asked and of paired users have the arm "", see `counts_of`.
         if arm:
             reasons[segment][Arm(arm), CoverageReason(reason)] = users
     rows = []
@@ -159,20 +162,20 @@ def build_coverage(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
 
 def pack_part(part: RunPart, scores: Scores) -> bytes:
     """Return the part and the scores to store as bytes, with one Arrow stream for each table."""
-    facts = {name: getattr(part, name) for name in _JSON_FIELDS} | {
-        "ids": asdict(part.ids),
+    json_fields = {name: getattr(part, name) for name in _JSON_FIELDS} | {
+        "ids": asdict(part.id_comparison),
         "notes": [(*key, note.text, note.users) for key, note in part.notes.items()],
         "versions": part.versions,
         "coverage": list(part.coverage.items()),
         "subset": list(part.subset.items()),
         "users": part.listed.users,
-        "lacking_users": part.listed.lacking_users,
+        "users_with_unweighted": part.listed.users_with_unweighted,
     }
     tables = (
-        pa.table({"facts": [json.dumps(facts)]}),
+        pa.table({"json": [json.dumps(json_fields)]}),
         _sums_table(part.sums),
         pa.table({"id": distinct_ids(part.listed.listed)}),
-        pa.table({"id": distinct_ids(part.listed.lacking)}),
+        pa.table({"id": distinct_ids(part.listed.unweighted)}),
         pa.table({"user": user_column(scores.users), **scores.by_metric}),
         *part.users,
     )
@@ -189,31 +192,31 @@ def unpack_part(data: bytes, sums: SummaryAccumulator) -> tuple[RunPart, Scores]
     Raises ValueError if the bytes are not a part.
     """
     try:
-        facts_table, sums_table, listed, lacking, scores_table, *user_tables = _read_tables(data)
-        facts = json.loads(facts_table["facts"][0].as_py())
-        ids = facts["ids"]
+        json_table, sums_table, listed, unweighted, scores_table, *user_tables = _read_tables(data)
+        json_fields = json.loads(json_table["json"][0].as_py())
+        ids = json_fields["ids"]
         _add_sums(sums, sums_table)
         part = RunPart(
             sums=sums,
-            **{name: facts[name] for name in _JSON_FIELDS},
+            **{name: json_fields[name] for name in _JSON_FIELDS},
             listed=ListedItems(
                 listed=listed["id"].chunks,
-                lacking=lacking["id"].chunks,
-                users=facts["users"],
-                lacking_users=facts["lacking_users"],
+                unweighted=unweighted["id"].chunks,
+                users=json_fields["users"],
+                users_with_unweighted=json_fields["users_with_unweighted"],
             ),
-            ids=IdComparison(
+            id_comparison=IdComparison(
                 batches=ids["batches"],
                 mismatched=ids["mismatched"],
                 spelling=_mismatch_from_json(ids["spelling"]),
                 padding=_mismatch_from_json(ids["padding"]),
             ),
-            coverage=_counts_from_json(facts["coverage"]),
-            subset=_counts_from_json(facts["subset"]),
-            versions={Arm(arm): counts for arm, counts in facts["versions"].items()},
+            coverage=_counts_from_json(json_fields["coverage"]),
+            subset=_counts_from_json(json_fields["subset"]),
+            versions={Arm(arm): counts for arm, counts in json_fields["versions"].items()},
             users=user_tables,
         )
-        for arm, reason, text, noted_users in facts["notes"]:
+        for arm, reason, text, noted_users in json_fields["notes"]:
             part.add_note(Arm(arm), CoverageReason(reason), text, noted_users)
         by_metric = {name: scores_table[name].to_numpy() for name in scores_table.column_names[1:]}
         return part, Scores(users=user_index(scores_table["user"]), by_metric=by_metric)
@@ -253,7 +256,8 @@ def _mismatch_from_json(row: dict[str, Any] | None) -> IdMismatch | None:
 def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
     """Return a table with one row for each segment and metric.
 
-    Sums are text, because they can be too large for a column of integers.
+    Sums are text, because they can be too large for a column of integers. A row has the scores that
+    are not in bins (``unbinned``), or the bins.
     """
     rows = []
     for (segment, metric), sums in accumulator.sums.items():
@@ -268,7 +272,8 @@ def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
                 "total": str(sums.total),
                 "squares": str(sums.squares),
                 "below": [{"floor": floor, "users": users} for floor, users in sums.below.items()],
-                "single": np.concatenate([np.empty(0), *sums.single]),
+                "unbinned": np.concatenate([np.empty(0), *sums.unbinned]),
+                # The lower and upper end of the bins, and the lowest and highest score.
                 "ends": None if bins is None else [bins.low, bins.high, bins.least, bins.most],
                 "bins": None if bins is None else bins.counts,
             }
@@ -278,19 +283,19 @@ def _sums_table(accumulator: SummaryAccumulator) -> pa.Table:
 
 def _add_sums(accumulator: SummaryAccumulator, table: pa.Table) -> None:
     """Put the sums of a table that `_sums_table` made into the empty accumulator."""
-    single = table["single"]
+    unbinned = table["unbinned"]
     bins = table["bins"]
-    for index, row in enumerate(table.drop_columns(["single", "bins"]).to_pylist()):
+    for index, row in enumerate(table.drop_columns(["unbinned", "bins"]).to_pylist()):
         sums = ScoreSums(tuple(row["bounds"]))
         sums.n = row["n"]
         sums.n_undefined = row["n_undefined"]
         sums.total = int(row["total"])
         sums.squares = int(row["squares"])
         sums.below = {below["floor"]: below["users"] for below in row["below"]}
-        sums.single = [single[index].values.to_numpy()]
+        sums.unbinned = [unbinned[index].values.to_numpy()]
         if row["ends"] is not None:
-            low, high, least, most = row["ends"]
+            low, high, lowest_score, highest_score = row["ends"]
             is_bounded = bool(np.isfinite(sums.bounds).all())
             counts = bins[index].values.to_numpy()
-            sums.bins = FineBins(low, high, is_bounded, counts, least, most)
+            sums.bins = FineBins(low, high, is_bounded, counts, lowest_score, highest_score)
         accumulator.sums[row["segment"], row["metric"]] = sums

@@ -16,7 +16,7 @@ from monitor.model.ports import ScoreSink, ScoreSpool
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Claim, RunStatus, Scores
-from monitor.model.statistics import SELF_SERIES, DerivedMetric, parse_derived
+from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric, parse_derived
 
 USERS_IN_MEMORY = 1_000_000
 """If a run has more users than this, a spool stores the scores, and not the memory."""
@@ -34,8 +34,8 @@ def name_stored_series(scores: Scores, arm: Arm | None = None) -> Scores:
     by_metric = {}
     for name, values in scores.by_metric.items():
         if arm is not None:
-            by_metric[SELF_SERIES[arm].of(name)] = values
-            by_metric[SELF_SERIES[arm.other].of(name)] = np.full(len(values), np.nan)
+            by_metric[PRE_TEST_SERIES[arm].of(name)] = values
+            by_metric[PRE_TEST_SERIES[arm.other].of(name)] = np.full(len(values), np.nan)
         elif parse_derived(name).derived is not DerivedMetric.FLOOR:
             by_metric[name] = values
     if arm is not None:

@@ -13,7 +13,7 @@ from monitor.model.rankings import Pairing, RelevanceTable, UserBatch
 from monitor.model.rules import Comparison, Direction, MeasuringPlan, SimilarityRule
 from monitor.model.runs import KeptLists, Scores, Summary
 from monitor.model.statistics import OUTCOME_SERIES, DerivedMetric, Statistic, parse_derived
-from monitor.statistics.unpaired.far_lists import far_share
+from monitor.statistics.unpaired.far_lists import find_far_statistic
 
 _MISSING_INPUTS = {
     Need.SCORES: "neither arm gives scores",
@@ -96,8 +96,9 @@ def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statist
 def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     """Return the statistics that a run of the comparison needs, by the series that it scores.
 
-    An unpaired run does not score gaps. It computes gaps from the statistics of metrics. The
-    statistics are the same, and far gaps also need the shares of far lists.
+    An unpaired run does not score self gaps and far gaps. It computes them later from the summaries
+    of the metric. So if a rule needs a statistic of a gap, the run computes this statistic of the
+    metric. For far gaps, it also computes the share of users with far lists.
     """
     statistics_by_series = wanted_statistics(comparison.judging.similarity_rules)
     if comparison.measuring.unpaired is None:
@@ -106,7 +107,7 @@ def run_statistics(comparison: Comparison) -> dict[str, list[Statistic]]:
     for name, statistics in statistics_by_series.items():
         statistics_by_metric.setdefault(parse_derived(name).metric, []).extend(statistics)
     for metric in map(parse, comparison.measuring.metrics):
-        far_statistic = far_share(metric)
+        far_statistic = find_far_statistic(metric)
         if far_statistic is not None:
             statistics_by_metric.setdefault(str(metric), []).append(far_statistic)
     return statistics_by_metric
@@ -218,8 +219,8 @@ def _add_floor(
 ) -> None:
     """Add the series of the noise floor to the scores, (n,) each, and to their bounds.
 
-    There are two series for each metric: the score in ``floor``, and how much farther the candidate
-    is from the baseline (the excess).
+    There are two series for each metric: the score in ``floor``, and the excess over it. The excess
+    says how much farther the candidate's list is than the baseline's own second list.
     """
     for metric in metrics:
         name = str(metric)

@@ -22,7 +22,7 @@ from monitor.pipeline.pull import Arms
 class _Answer:
     """A shared answer, the comparisons that have not taken it yet, and a timer that drops it."""
 
-    waiting: set[str]  # the comparisons' names
+    not_yet_taken_by: set[str]  # the comparisons' names
     drop_timer: threading.Timer
     outcome: Future[Any] = field(default_factory=Future)
 
@@ -45,9 +45,10 @@ class SharedAnswers:
         """Return the comparison's arms with sources that share their answers."""
         valid_s = comparison.measuring.deadline.total_seconds()
 
-        def share(source: object, what: str) -> _SharedSource:
-            self._sharing[what].add(comparison.name)
-            return _SharedSource(source, partial(self._get_or_ask, comparison.name, what, valid_s))
+        def share(source: object, source_name: str) -> _SharedSource:
+            self._sharing[source_name].add(comparison.name)
+            get_or_ask = partial(self._get_or_ask, comparison.name, source_name, valid_s)
+            return _SharedSource(source, get_or_ask)
 
         baseline_name, candidate_name = comparison.arms
         shared = replace(
@@ -63,25 +64,26 @@ class SharedAnswers:
     def _get_or_ask(
         self,
         name: str,
-        what: str,
+        source_name: str,
         valid_s: float,
         request: object,
         ask: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
-        """Return the answer of the source ``what`` to the request, for the comparison ``name``.
+        """Return the answer of the source to the request, for the comparison ``name``.
 
         The first caller asks the source. The other callers wait for the answer. The wait has no
         limit, because the callers of this method have a deadline.
         """
-        key = what, request
+        key = source_name, request
         with self._lock:
             answer = self._answers.get(key)
+            must_ask = False
             # A comparison that has already taken this answer asks for a new one.
-            must_ask = answer is None or name not in answer.waiting
-            if answer is None or must_ask:
+            if answer is None or name not in answer.not_yet_taken_by:
+                must_ask = True
                 answer = self._store_new(key, valid_s)
-            answer.waiting.discard(name)
-            if not answer.waiting:
+            answer.not_yet_taken_by.discard(name)
+            if not answer.not_yet_taken_by:
                 del self._answers[key]
                 answer.drop_timer.cancel()
         if must_ask:
@@ -93,18 +95,18 @@ class SharedAnswers:
 
     def _store_new(self, key: tuple[str, object], valid_s: float) -> _Answer:
         """Store an answer without an outcome, which is dropped after ``valid_s`` seconds."""
-        what, _ = key
-        waiting = set(self._sharing[what])
-        drop_timer = threading.Timer(valid_s, self._drop, (key, waiting))
+        source_name, _ = key
+        sharing = set(self._sharing[source_name])
+        drop_timer = threading.Timer(valid_s, self._drop, (key, sharing))
         drop_timer.daemon = True
         drop_timer.start()
-        self._answers[key] = _Answer(waiting, drop_timer)
+        self._answers[key] = _Answer(sharing, drop_timer)
         return self._answers[key]
 
-    def _drop(self, key: tuple[str, object], waiting: set[str]) -> None:
+    def _drop(self, key: tuple[str, object], not_yet_taken_by: set[str]) -> None:
         """Drop the answer, if no newer answer has replaced it."""
         with self._lock:
-            if key in self._answers and self._answers[key].waiting is waiting:
+            if key in self._answers and self._answers[key].not_yet_taken_by is not_yet_taken_by:
                 del self._answers[key]
 
 

@@ -7,7 +7,7 @@
 | ``baseline_scores``, ``candidate_scores`` | the models' scores, if an arm has any |
 | ``score:METRIC`` | the score by this metric |
 | ``is_in_subset`` | whether the user is in the subset |
-| ``is_kept`` | whether the run stores the user's lists |
+| ``is_stored`` | whether the run stores the user's lists |
 | ``worst_similarity`` | the similarity if it is one of the lowest; null for any other user |
 """
 
@@ -31,7 +31,7 @@ from monitor.measures.pairing.list_tables import (
     user_index,
 )
 from monitor.measures.sampling import select_kept
-from monitor.measures.summaries import SegmentRows, ordinary_rows, worst_rows
+from monitor.measures.summaries import SegmentRows, representative_rows, worst_rows
 from monitor.model.arrays import Flags, Floats, Ids
 from monitor.model.rankings import Arm, Pairing
 from monitor.model.rules import Comparison
@@ -52,24 +52,26 @@ def make_user_table(  # noqa: PLR0913 - the columns of the table
     segment_names: Sequence[str],
     *,
     is_in_subset: Flags,
-    is_kept: Flags,
+    is_stored: Flags,
     worst_similarity: Floats,
 ) -> pa.Table:
     """Make the table of these paired users. Leaves out users that are not shown or stored.
 
     ``segments`` has the rows of the users in each segment, and ``segment_names`` names all
-    segments. The last three become columns. In ``worst_similarity`` a NaN becomes a null.
+    segments. The last three become columns. ``is_stored`` marks users whose lists the run stores.
+    ``worst_similarity`` is the similarity of the users with the least similar lists. It is NaN for
+    other users, and becomes a null.
     """
-    rows = np.flatnonzero(is_in_subset | is_kept | ~np.isnan(worst_similarity))
+    rows = np.flatnonzero(is_in_subset | is_stored | ~np.isnan(worst_similarity))
     batch = replace(pairing.batch, weights=None, labels=None).take(rows)
     columns = {
         "user": user_column(scores.users[rows]),
-        "segments": segment_column(segments, segment_names, len(is_kept)).take(pa.array(rows)),
+        "segments": segment_column(segments, segment_names, len(is_stored)).take(pa.array(rows)),
     }
     for arm in Arm:
         codes, lengths = batch.of(arm)
         is_item = codes >= 0
-        items: Ids = codes[is_item]
+        items: Ids = codes[is_item]  # without a vocabulary, the codes are the ids
         if pairing.vocabulary is not None:
             items = id_values(pairing.vocabulary.take(codes[is_item]))
         columns[arm] = list_column(offsets_of(lengths), items)
@@ -79,7 +81,7 @@ def make_user_table(  # noqa: PLR0913 - the columns of the table
     for name, values in scores.by_metric.items():
         columns[_SCORE + name] = pa.array(values[rows])
     columns["is_in_subset"] = pa.array(is_in_subset[rows])
-    columns["is_kept"] = pa.array(is_kept[rows])
+    columns["is_stored"] = pa.array(is_stored[rows])
     columns["worst_similarity"] = pa.array(worst_similarity[rows], from_pandas=True)
     return pa.table(columns)
 
@@ -95,22 +97,22 @@ def join_user_tables(tables: Sequence[pa.Table], comparison: Comparison) -> pa.T
     for arm in Arm:
         tables = _convert_items_to_texts(tables, arm)
     users = pa.concat_tables(tables, promote_options="permissive")
-    was_kept = users["is_kept"].to_numpy()
-    kept_users = user_index(users["user"].filter(was_kept))
-    is_kept_again = select_kept(kept_users, comparison.measuring.keep_lists, comparison)
-    is_kept = np.zeros(len(was_kept), dtype=bool)
-    is_kept[np.flatnonzero(was_kept)[is_kept_again]] = True
+    was_stored = users["is_stored"].to_numpy()
+    stored_users = user_index(users["user"].filter(was_stored))
+    is_stored_again = select_kept(stored_users, comparison.measuring.keep_lists, comparison)
+    is_stored = np.zeros(len(was_stored), dtype=bool)
+    is_stored[np.flatnonzero(was_stored)[is_stored_again]] = True
     similarity = users["worst_similarity"].to_numpy()
     worst = worst_rows(similarity, user_index(users["user"]), comparison.measuring.evidence_users)
     worst_similarity = np.full(len(similarity), np.nan)
     worst_similarity[worst] = similarity[worst]
     new_columns = {
-        "is_kept": pa.array(is_kept),
+        "is_stored": pa.array(is_stored),
         "worst_similarity": pa.array(worst_similarity, from_pandas=True),
     }
     for name, column in new_columns.items():
         users = users.set_column(users.column_names.index(name), name, column)
-    is_shown = users["is_in_subset"].to_numpy() | is_kept | ~np.isnan(worst_similarity)
+    is_shown = users["is_in_subset"].to_numpy() | is_stored | ~np.isnan(worst_similarity)
     # Leaving out users copies all lists, so a few users that are not shown stay.
     if np.count_nonzero(is_shown) > _MOST_SHOWN * len(is_shown):
         return users
@@ -141,7 +143,7 @@ def scores_of_table(users: pa.Table) -> Scores:
 
 def stored_lists(users: pa.Table, segment_names: Sequence[str]) -> KeptLists:
     """Return the lists that the run stores. Segments without users are left out."""
-    lists = lists_of_table(sort_users(users, users["is_kept"]), segment_names)
+    lists = lists_of_table(sort_users(users, users["is_stored"]), segment_names)
     segments = {name: rows for name, rows in lists.segments.items() if len(rows)}
     return replace(lists, segments=segments)
 
@@ -156,22 +158,24 @@ def worst_evidence(users: pa.Table, failed: Collection[str]) -> list[Evidence]:
     return _evidence_of(worst.sort_by(order), EvidenceKind.WORST, failed)
 
 
-def ordinary_evidence(
+def representative_evidence(
     users: pa.Table, scores: pd.Series, median: float, count: int, failed: Collection[str]
 ) -> list[Evidence]:
     """Return the lists of the ``count`` users with scores nearest to the median, nearest first.
 
-    ``scores`` has the score of each user of the run's random subset. The worst users are left out.
-    So are scores by the ``failed`` metrics.
+    ``scores`` has the score of each user of the run's random subset. The worst users are left out,
+    because `worst_evidence` returns them. Scores by the ``failed`` metrics are left out too.
     """
     is_worst = users["worst_similarity"].is_valid()
     worst_users = user_index(users["user"].filter(is_worst))
     values = np.where(scores.index.isin(worst_users), np.nan, scores.to_numpy())
-    ordinary = user_column(scores.index[ordinary_rows(values, count, median)])
+    representative = user_column(scores.index[representative_rows(values, count, median)])
     # The table is filtered first, because `take` joins the table's chunks and so copies all lists.
-    ordinary_users = users.filter(pc.is_in(users["user"], value_set=ordinary))
-    # The users are taken in the order of ``ordinary``.
-    nearest_first = ordinary_users.take(pc.index_in(ordinary, value_set=ordinary_users["user"]))
+    representative_users = users.filter(pc.is_in(users["user"], value_set=representative))
+    # The users are taken in the order of ``representative``.
+    nearest_first = representative_users.take(
+        pc.index_in(representative, value_set=representative_users["user"])
+    )
     return _evidence_of(nearest_first, EvidenceKind.REPRESENTATIVE, failed)
 
 

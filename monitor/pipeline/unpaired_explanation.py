@@ -33,7 +33,7 @@ KEPT = 0.5
 
 It is then the candidate's fault, although the baseline's lists changed more.
 """
-LEADS = 3.0
+MIN_ERRORS_ABOVE_ALL = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
 
@@ -69,7 +69,11 @@ class DividedSubset:
 def add_differences(
     results: UnpairedResults, users: DividedSubset, k: int, hashes: Hashes
 ) -> UnpairedResults:
-    """Add how the lists of the arms differ. ``hashes`` has a random number for each user."""
+    """Add how the lists of the arms differ. ``hashes`` has a random number for each user.
+
+    ``between`` says for each segment how much less alike two users of different arms are than two
+    users of the same arm.
+    """
     lists = users.lists(slice(None))
     before, now, codes = compact_codes(lists.former, lists.present)
     excesses = []
@@ -92,6 +96,8 @@ def add_differences(
         between=tuple(excesses),
         items=find_moved_items(baseline, candidate, name_item),
         counted={Arm.BASELINE: baseline.users, Arm.CANDIDATE: candidate.users},
+        # The p-value of a test whether the arms already differed before the test began. It permutes
+        # the users in the order of the hashes.
         before_p=compare_before(before, is_candidate, hashes),
     )
 
@@ -159,14 +165,14 @@ def _main_segment(gaps: Mapping[str, Summary]) -> str:
     gap_of_all = gaps[ALL].mean or 0.0
     sign = -1.0 if gap_of_all < 0 else 1.0
     main_segment = ALL
-    largest_excess = LEADS
+    most_errors_above = MIN_ERRORS_ABOVE_ALL
     for segment, gap in gaps.items():
         if gap.standard_error:
             difference = sign * ((gap.mean or 0.0) - gap_of_all)
-            excess = difference / gap.standard_error
-            if excess > largest_excess:
+            errors_above = difference / gap.standard_error
+            if errors_above > most_errors_above:
                 main_segment = segment
-                largest_excess = excess
+                most_errors_above = errors_above
     return main_segment
 
 
@@ -181,37 +187,42 @@ def _find_fault(users: DividedSubset) -> Finding | None:
         return None
     # Seeded, so that the same lists have the same explanation.
     rng = np.random.default_rng(0)
-    subset = {}
+    drawn = {}
     for arm in Arm:
-        subset[arm] = np.sort(rng.choice(users.rows(arm), fewest, replace=False))
-    finding = _find_fault_of(Arm.CANDIDATE, users, subset)
+        drawn[arm] = np.sort(rng.choice(users.rows(arm), fewest, replace=False))
+    finding = _find_fault_of(Arm.CANDIDATE, users, drawn)
     if finding is not None:
         return finding
-    finding = _find_fault_of(Arm.BASELINE, users, subset)
+    finding = _find_fault_of(Arm.BASELINE, users, drawn)
     if finding is not None:
         return _find_unchanged_candidate(users) or finding
     return None
 
 
-def _find_fault_of(arm: Arm, users: DividedSubset, subset: Mapping[Arm, Rows]) -> Finding | None:
-    """Find the fault of this arm in the subset users. It is reported for all users of the arm."""
+def _find_fault_of(arm: Arm, users: DividedSubset, drawn: Mapping[Arm, Rows]) -> Finding | None:
+    """Find the fault of this arm in the users that were drawn from each arm.
+
+    ``drawn`` has the rows of equally many users of each arm. The finding counts all users of the
+    arm.
+    """
     segments = {}
     for segment in users.segments:
-        is_inside = np.isin(subset[arm], users.rows(arm, segment))
-        segments[segment] = np.flatnonzero(is_inside)
-    fault = find_fault(_make_scene(users, subset, segments))
+        is_in_segment = np.isin(drawn[arm], users.rows(arm, segment))
+        segments[segment] = np.flatnonzero(is_in_segment)
+    fault = find_fault(_make_scene(users, drawn, segments))
     if fault is None or arm not in fault.finding.arms:
         return None
     compared = len(users.rows(arm))
-    affected_users = round(fault.finding.users * compared / len(subset[arm]))
+    affected_users = round(fault.finding.users * compared / len(drawn[arm]))
     return replace(fault.finding, users=affected_users, compared=compared)
 
 
 def _find_unchanged_candidate(users: DividedSubset) -> Finding | None:
     """Return a finding if most users of the candidate still get their pre-test lists.
 
-    Compared with such users, the baseline's lists seem to change too much. Therefore this finding
-    is reported instead of a fault of the baseline.
+    Healthy lists change a little, and lists that do not change are a fault of the candidate. But
+    next to such lists, the healthy lists of the baseline seem to change too much. Therefore this
+    finding replaces a fault of the baseline.
     """
     # There is at least one user, because `_find_fault` looks for faults only if both arms have
     # users.
@@ -226,6 +237,7 @@ def _find_unchanged_candidate(users: DividedSubset) -> Finding | None:
         segment_share=kept_lists / len(has_kept),
         users=kept_lists,
         compared=len(has_kept),
+        # The unchanged lists are those of before the test, and not those of the last run.
         detail={"of_before": 1.0},
     )
 
@@ -233,9 +245,10 @@ def _find_unchanged_candidate(users: DividedSubset) -> Finding | None:
 def _make_scene(
     users: DividedSubset, rows: Mapping[Arm, Rows], segments: Mapping[str, Rows]
 ) -> Scene:
-    """Return a scene of the users in ``rows``, equally many of each arm.
+    """Return a scene of the users in ``rows``. Each arm must have the same number of rows.
 
-    A pair of the scene has one user of each arm. They are at the same place in ``rows``.
+    A pair of the scene has one user of each arm. The first row of the baseline and the first row of
+    the candidate are the first pair, and so on.
     """
     lists = {arm: users.lists(rows[arm]) for arm in Arm}
     baseline, candidate = lists[Arm.BASELINE], lists[Arm.CANDIDATE]

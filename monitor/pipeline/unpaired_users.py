@@ -26,7 +26,7 @@ from monitor.model.rankings import (
     UserBatch,
 )
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, MeasuredRun, Summary
-from monitor.model.statistics import SELF_SERIES, DerivedMetric
+from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric
 from monitor.model.unpaired import (
     ArmCounts,
     ArmGap,
@@ -37,7 +37,7 @@ from monitor.model.unpaired import (
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
-from monitor.pipeline.pull import SlotUsers, SourceAnswers, ask_in_time
+from monitor.pipeline.pull import SlotContext, SourceAnswers, ask_in_time
 from monitor.pipeline.run_explanation import mention_subset
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import (
@@ -47,17 +47,18 @@ from monitor.pipeline.unpaired_explanation import (
     name_divided_segment,
 )
 from monitor.pipeline.user_batches import leave_out
-from monitor.statistics.unpaired.far_lists import far_share
+from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split
 
 
 @immutable
-class UnpairedUsers(SlotUsers):
-    """The users of an unpaired comparison.
+class UnpairedSteps(SlotContext):
+    """The steps of a run of an unpaired comparison.
 
-    - ``results`` are what is known before the users' lists are read.
+    - ``assigned`` has the users that switched arms, which are left out.
+    - ``results`` are the results that do not need the users' lists. The steps add the others.
     - ``unread_inputs`` are sentences about outcomes that could not be read.
     """
 
@@ -65,7 +66,7 @@ class UnpairedUsers(SlotUsers):
     results: UnpairedResults
     unread_inputs: tuple[str, ...]
 
-    def divide(self, answers: SourceAnswers) -> SourceAnswers:
+    def divide_by_arm(self, answers: SourceAnswers) -> SourceAnswers:
         """Return the answers without users that switched arms, and with segments divided by arm.
 
         The segment ``all`` with the users of both arms comes first.
@@ -82,42 +83,46 @@ class UnpairedUsers(SlotUsers):
 
         return replace(answers, asked=asked, batches=batches)
 
-    def measure_arms(self, users: MeasuredUsers) -> MeasuredRun:
-        """Return the run with the arm metrics, and how much more they rose in the candidate."""
-        # The undivided segment and the arm of each segment that was divided by arm.
-        arm_segments = {}
-        for segment in users.answers.asked.segments:
+    def measure_arms(self, measured: MeasuredUsers) -> MeasuredRun:
+        """Return the run with the arm metrics, and with their gaps.
+
+        A gap says how much more a metric rose in the candidate than in the baseline, since the test
+        began.
+        """
+        # The segment and the arm of each divided segment.
+        segment_and_arm = {}
+        for segment in measured.answers.asked.segments:
             for arm in Arm:
-                arm_segments[name_divided_segment(arm, segment)] = (segment, arm)
-        rows = {name: users.subset.segments[name] for name in arm_segments}
+                segment_and_arm[name_divided_segment(arm, segment)] = (segment, arm)
+        rows = {name: measured.subset.segments[name] for name in segment_and_arm}
         scores = measure_arm_scores(
             self.comparison.measuring,
-            replace(users.subset, segments=rows),
-            last=users.last,
-            former=users.former,
+            replace(measured.subset, segments=rows),
+            last=measured.last,
+            former=measured.former,
         )
         scores_now = []
         scores_before = []
         for score in scores:
-            segment, arm = arm_segments[score.segment]
+            segment, arm = segment_and_arm[score.segment]
             arm_score = replace(score, segment=segment, arm=arm)
-            # ``score.arm`` is not the arm of the users, but the side of the pair. The candidate's
-            # side has the current lists.
+            # A pair has the pre-test list on the baseline's side, and the current list on the
+            # candidate's side. ``score.arm`` is the side, and ``arm`` is the arm of the users.
             if score.arm is Arm.CANDIDATE:
                 scores_now.append(arm_score)
             else:
                 scores_before.append(arm_score)
         gaps = tuple(_compare_with_before(scores_now, scores_before))
         unpaired = replace(self.results, arm_gaps=gaps)
-        return replace(users.run, arm_scores=tuple(scores_now), unpaired=unpaired)
+        return replace(measured.run, arm_scores=tuple(scores_now), unpaired=unpaired)
 
-    def explain(self, users: MeasuredUsers) -> Measurement:
+    def explain(self, measured: MeasuredUsers) -> Measurement:
         """Compare the arms, explain the run, and say what could not be measured."""
         k = self.comparison.measuring.k
-        accumulator = users.accumulator
-        subset = users.subset
-        run = users.run
-        segments = users.answers.asked.segments
+        accumulator = measured.accumulator
+        subset = measured.subset
+        run = measured.run
+        segments = measured.answers.asked.segments
         coverage = _merge_coverage(accumulator.coverage, segments)
         summaries = _compare_arms(run.summaries, segments, accumulator.metrics, k)
         divided_subset = DividedSubset(
@@ -127,6 +132,7 @@ class UnpairedUsers(SlotUsers):
         )
         metric = leading_metric(self.comparison, accumulator.metrics)
         hashes = hash_users(subset.scores.users, self.comparison)
+        # `measure_arms` has already put the results into the run.
         unpaired = replace(
             run.unpaired or self.results,
             users=_count_users(accumulator.coverage, self.assigned),
@@ -138,7 +144,7 @@ class UnpairedUsers(SlotUsers):
             run,
             coverage=coverage,
             summaries=(*summaries, *summarize_outcomes(unpaired.outcomes)),
-            evidence=self._rename_scores(users),
+            evidence=self._evidence_with_arm_series(measured),
             lists=_merge_lists(run.lists, segments),
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
             # The mismatches are between pre-test and current lists, and not between the arms.
@@ -152,62 +158,68 @@ class UnpairedUsers(SlotUsers):
             run=run,
             coverage=coverage,
             notes=notes,
-            left_out=(*self.unread_inputs, *users.answers.unread_inputs, *accumulator.left_out),
+            left_out=(*self.unread_inputs, *measured.answers.unread_inputs, *accumulator.left_out),
         )
 
-    def _rename_scores(self, users: MeasuredUsers) -> tuple[Evidence, ...]:
-        """Return the evidence with each metric renamed to the series of the user's arm."""
-        candidate_users = self._candidate_users(users)
+    def _evidence_with_arm_series(self, measured: MeasuredUsers) -> tuple[Evidence, ...]:
+        """Return the evidence with each metric renamed to the series of the user's arm.
+
+        Such a series is ``baseline_self(METRIC)`` or ``candidate_self(METRIC)``.
+        """
+        candidate_users = self._candidate_users(measured)
         renamed = []
-        for evidence in users.run.evidence:
+        for evidence in measured.run.evidence:
             arm = Arm.CANDIDATE if evidence.user in candidate_users else Arm.BASELINE
-            scores = {SELF_SERIES[arm].of(name): score for name, score in evidence.scores.items()}
+            scores = {
+                PRE_TEST_SERIES[arm].of(name): score for name, score in evidence.scores.items()
+            }
             renamed.append(replace(evidence, scores=scores))
         return tuple(renamed)
 
-    def _candidate_users(self, users: MeasuredUsers) -> "pd.Index[str]":
+    def _candidate_users(self, measured: MeasuredUsers) -> "pd.Index[str]":
         """Return the candidate's users among the users whose lists are shown or stored."""
-        shown_users = users.accumulator.join_shown_users()
-        segments = self.divide(users.answers).asked.segments
+        shown_users = measured.accumulator.join_shown_users()
+        segments = self.divide_by_arm(measured.answers).asked.segments
         rows = rows_by_segment(shown_users["segments"], segments)
         return user_index(shown_users["user"])[rows[name_divided_segment(Arm.CANDIDATE, ALL)]]
 
 
-def read_unpaired(users: SlotUsers, plan: UnpairedPlan) -> UnpairedUsers:
-    """Read the users that were assigned to each arm, and their outcomes.
+def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
+    """Read the users that were assigned to each arm, and their outcomes. Returns the run's steps.
 
     Raises SourceError if the users cannot be read in time, or if the planned split has changed.
     """
-    sources = users.arms.unpaired
-    earlier_share = users.memory.planned_baseline_share
+    sources = context.arms.unpaired
+    earlier_share = context.memory.planned_baseline_share
     if sources is None:
-        raise ValueError(f"{users.comparison.name} is a paired comparison")
+        raise ValueError(f"{context.comparison.name} is a paired comparison")
     if earlier_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, earlier_share))
     late_message = (
         "the users that were assigned to the arms did not arrive before the run's deadline"
     )
-    with users.stopwatch.stage("users"):
-        read = partial(sources.assigned.assigned, users.slot)
-        assigned = ask_in_time(read, users.seconds_left(), late_message)
-    with users.stopwatch.stage("outcomes"):
+    with context.stopwatch.stage("users"):
+        read = partial(sources.assigned.assigned, context.slot)
+        assigned = ask_in_time(read, context.seconds_left(), late_message)
+    with context.stopwatch.stage("outcomes"):
         outcomes, unread_inputs = measure_outcomes(
-            plan, users.arms, assigned.switched, users.slot, users.seconds_left
+            plan, context.arms, assigned.switched, context.slot, context.seconds_left
         )
     count = assigned.count
     results = UnpairedResults(
         baseline_share=plan.baseline_share,
         users={},
         switched=len(assigned.switched),
+        # The evidence that the users were not split as planned.
         log_e=log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share),
         outcomes=outcomes,
     )
-    if users.arms.pseudonyms is not None:
-        hidden = users.arms.pseudonyms.hide(assigned.switched)
+    if context.arms.pseudonyms is not None:
+        hidden = context.arms.pseudonyms.hide(assigned.switched)
         assigned = replace(assigned, switched=hidden)
     return extend(
-        UnpairedUsers,
-        users,
+        UnpairedSteps,
+        context,
         assigned=assigned,
         results=results,
         unread_inputs=tuple(unread_inputs),
@@ -224,8 +236,9 @@ def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:
     for name, rows in batch.panel.segments.items():
         segments[name_divided_segment(arm, name)] = rows
     # The baseline's side of a pair has the pre-test list, and the candidate's side has the current
-    # list. The accumulator counts the versions and notes of each side for the arm of that name. So
-    # the side of the users' arm gets those of the current lists, and the other side gets none.
+    # list. The accumulator counts the versions and notes of a side for the arm of the same name.
+    # But the current lists are those of the users' arm. So their versions and notes move to the
+    # side of this arm, and the other side gets none.
     before, now = batch.baseline, batch.candidate
     sides = {Arm.BASELINE: before, Arm.CANDIDATE: now}
     sides[arm] = replace(sides[arm], versions=now.versions, notes=now.notes)
@@ -268,7 +281,8 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
     users = {}
     for arm in Arm:
         row = rows[name_divided_segment(arm, ALL)]
-        # The candidate's side of a pair has the current list.
+        # The baseline's side of a pair is the pre-test list, and the candidate's side is the
+        # current list. So a user that the candidate's side lacks was not served in this run.
         users[arm] = ArmCounts(
             assigned=assigned.count[arm],
             served=row.asked - row.count_lost(Arm.CANDIDATE),
@@ -280,7 +294,10 @@ def _count_users(coverage: Coverage, assigned: AssignedUsers) -> dict[Arm, ArmCo
 def _compare_arms(
     summaries: Iterable[Summary], segments: Iterable[str], metrics: Iterable[Metric], k: int
 ) -> tuple[Summary, ...]:
-    """Return the gaps and the summaries of both arms, by segment and metric."""
+    """Return the self gaps, the far gaps, and the summaries of each arm's users.
+
+    ``segments`` are undivided. ``summaries`` are those of the divided segments.
+    """
     summary_by_series = {(summary.segment, summary.metric): summary for summary in summaries}
     compared: list[Summary] = []
     for segment in segments:
@@ -288,7 +305,7 @@ def _compare_arms(
             arm_summaries = []
             for arm in Arm:
                 summary = summary_by_series[name_divided_segment(arm, segment), str(metric)]
-                series = SELF_SERIES[arm].of(str(metric))
+                series = PRE_TEST_SERIES[arm].of(str(metric))
                 arm_summaries.append(replace(summary, segment=segment, metric=series))
             baseline, candidate = arm_summaries
             compared += _measure_gaps(metric, k, baseline, candidate)
@@ -300,15 +317,17 @@ def _measure_gaps(metric: Metric, k: int, baseline: Summary, candidate: Summary)
     """Return the self gap, and the far gap if the metric has one."""
     segment = baseline.segment
     users = baseline.n + candidate.n
-    low, high = metric.bounds(k)
+    lowest_score, highest_score = metric.bounds(k)
+    largest_self_gap = highest_score - lowest_score
     self_gap = mean_gap(baseline, candidate)
+    # The self gap is above 0 if the candidate's users moved farther, whatever the metric does.
     if not metric.higher_is_more_alike:
         self_gap = replace(self_gap, value=-self_gap.value)
     name = DerivedMetric.SELF_GAP.of(str(metric))
-    summaries = [_summarize_gap(self_gap, segment, name, users, high - low)]
-    share = far_share(metric)
-    if share is not None:
-        far_gap = share_gap(count_far(baseline, share), count_far(candidate, share))
+    summaries = [_summarize_gap(self_gap, segment, name, users, largest_self_gap)]
+    far_statistic = find_far_statistic(metric)
+    if far_statistic is not None:
+        far_gap = share_gap(count_far(baseline, far_statistic), count_far(candidate, far_statistic))
         name = DerivedMetric.FAR_GAP.of(str(metric))
         summaries.append(_summarize_gap(far_gap, segment, name, users, 1.0))
     return summaries

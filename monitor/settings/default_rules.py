@@ -25,7 +25,7 @@ from monitor.settings.rule_options import (
     RuleOptions,
     parse_rule,
 )
-from monitor.statistics.unpaired.far_lists import far_share
+from monitor.statistics.unpaired.far_lists import find_far_statistic
 
 # After the first metric, this many metrics get a rule on their mean. They help because each metric
 # weighs changes differently.
@@ -112,7 +112,7 @@ def _unpaired_rules(
             _make_rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_SUDDEN_CHANGE),
             _make_rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
         ]
-        if far_share(metrics[0]) is not None:
+        if find_far_statistic(metrics[0]) is not None:
             far_gap = DerivedMetric.FAR_GAP.of(name)
             rules.append(_make_rule(alert="FarGapRise", metric=far_gap, **_SUDDEN_CHANGE))
     return (*rules, *_coverage_rules(options))

@@ -270,14 +270,14 @@ class MetricRuleOptions(_LearnedKeys, _BelowKeys):
         # With the range of possible scores, a rule checks whether users without a score could
         # change the verdict. In an unpaired comparison, the rule cannot check this, because many
         # healthy users have no score.
-        scores = None
+        score_range = None
         if judged.derived_metric not in UNPAIRED_SERIES:
-            scores = judged.bounds(k)
+            score_range = judged.bounds(k)
         return rules.SimilarityRule(
             metric=str(judged),
             statistic=self.statistic,
             limit=self.limit,
-            scores=scores,
+            score_range=score_range,
             **self._common_fields,
         )
 

@@ -109,7 +109,7 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
                 memory,
                 floor_overlaps=_floor_overlaps(connection, _last(last_ok_runs, request.splits)),
                 splits=_healthy_splits(connection, request, last_ok_runs),
-                explained=_last_explained(
+                earlier_explanations=_last_explained(
                     connection, _last(last_ok_runs, _RUNS_SEARCHED_FOR_CAUSE)
                 ),
             )

@@ -78,7 +78,7 @@ _TABLES_AND_ORDERS: Mapping[type, tuple[Table, Sequence[Any]]] = {
 
 _NOT_STORED: Mapping[type, frozenset[str]] = {
     Expectation: frozenset(
-        {"fault", "series", "judged", "error", "lost", "steady", "usual_lost", "note"}
+        {"fault_z", "series", "judged", "error", "lost", "trend_z", "usual_lost", "note"}
     )
 }
 """Fields without a column. Those of an expectation are packed into lessons, or serve one run."""

@@ -87,11 +87,13 @@ def write_cause(finding: Finding) -> str:
     return f"{_write_who(finding)} {_write_what(finding, ' and '.join(finding.arms))}"
 
 
-def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | None = None) -> str:
+def write_finding(
+    finding: Finding, drop: MeanDrop | None, *, is_other_unchanged: bool | None = None
+) -> str:
     """Say what happened, to which users, in which arm, and how much of the drop this explains.
 
-    ``drop`` is None if there are no earlier lists. ``has_stood`` is about the other arm: it
-    did not change (True), changed no more than usual (False), or neither is known (None).
+    ``drop`` is None if there are no earlier lists. ``is_other_unchanged`` is about the other arm:
+    it did not change (True), changed no more than usual (False), or neither is known (None).
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
@@ -99,9 +101,9 @@ def write_finding(finding: Finding, drop: MeanDrop | None, *, has_stood: bool | 
     if finding.kind.facts.is_similarity:
         sentences.append("Is the experiment applied?")
     sentences.append(_write_effect(finding, drop))
-    if has_stood is not None:
+    if is_other_unchanged is not None:
         (other,) = set(Arm) - set(finding.arms)
-        change = "did not change" if has_stood else "changed no more than usual"
+        change = "did not change" if is_other_unchanged else "changed no more than usual"
         sentences.append(f"The {other} {change}.")
     return join_sentences(filter(None, sentences))
 
@@ -376,7 +378,7 @@ def _write_hints(explanation: Explanation) -> list[str]:
     finding = explanation.finding
     mismatches = explanation.id_mismatches
     if finding is not None and finding.kind is FaultKind.RESPELLED:
-        mismatches = tuple(mismatch for mismatch in mismatches if not mismatch.is_spelling)
+        mismatches = tuple(mismatch for mismatch in mismatches if not mismatch.is_only_spelling)
     return [f"{_capitalize(write_mismatch(mismatch))}." for mismatch in mismatches]
 
 

@@ -21,7 +21,7 @@ from monitor.boundary.options import parse_duration
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
-from monitor.pipeline.alert_actions import Signature, change_firing, make_silence
+from monitor.pipeline.alert_actions import AlertAction, change_firing, make_silence
 from monitor.web.pages.parameters import QueryText, Slot, describe_path, describe_query, read_query
 from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
 from monitor.web.server import CLIENT_NAME, PLAIN_HEADERS
@@ -147,15 +147,17 @@ def execute_form(site: Site, form: Form) -> str:
     action = form.fields.get("do", "")
     silence_id = form.fields.get("silence", "")
     comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
-    signature = Signature(author=form.user, comment=comment, at=now)
+    alert_action = AlertAction(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
         return start.incident == form.incident
 
     if action == "silence":
-        return _store_silence(site, form, signature)
+        return _store_silence(site, form, alert_action)
     if action in ("acknowledge", "resolve"):
-        transitions = change_firing(alerts, is_of_incident, signature, ends=action == "resolve")
+        transitions = change_firing(
+            alerts, is_of_incident, alert_action, resolves=action == "resolve"
+        )
         is_done = bool(transitions)
     elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
         is_done = alerts.expire_silence(int(silence_id), now=now)
@@ -164,18 +166,18 @@ def execute_form(site: Site, form: Form) -> str:
     return action if is_done else "nothing"
 
 
-def _store_silence(site: Site, form: Form, signature: Signature) -> str:
+def _store_silence(site: Site, form: Form, alert_action: AlertAction) -> str:
     """Store the silence of the form. Returns ``silence``, ``unmatched`` or ``nothing``.
 
     Raises ConfigError if a field is wrong.
     """
     try:
-        ends_at = signature.at + parse_duration(form.fields.get("for", ""))
+        ends_at = alert_action.at + parse_duration(form.fields.get("for", ""))
     except (ValueError, OverflowError) as error:
         raise ConfigError(f"the duration of the silence is wrong: {error}") from None
     lines = form.fields.get("matchers", "").splitlines()
     matchers = [line for line in lines if line.strip()]
-    silence = make_silence(matchers, signature, starts_at=signature.at, ends_at=ends_at)
+    silence = make_silence(matchers, alert_action, starts_at=alert_action.at, ends_at=ends_at)
     # A browser may send a form twice. Forms are executed one at a time, so the second one finds the
     # silence of the first one, and changes nothing.
     alerts = site.store.alerts

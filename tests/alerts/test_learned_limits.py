@@ -140,7 +140,7 @@ def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value():
         watched = rule(**{**DROP, "learned": Learning(learning)})
         of_fault = None if fault == "nan" else float(fault)
         found = verdict(
-            watched, 0.45, learned(z=float(z), fault=of_fault, evidence=0.6, evidence_limit=1e8)
+            watched, 0.45, learned(z=float(z), fault_z=of_fault, evidence=0.6, evidence_limit=1e8)
         )
         assert found.outcome == Outcome.OK
         assert found.is_recovered == (ends == "yes")

@@ -94,7 +94,7 @@ def test_a_run_that_is_not_ok_does_not_judge_similarity():
         assert found.users == 0
 
 
-SCORES = {"scores": (-1.0, 1.0)}
+SCORES = {"score_range": (-1.0, 1.0)}
 
 
 OK = Verdict(outcome=Outcome.OK, reason="said", value=0.4, users=90, is_recovered=True)
@@ -124,15 +124,15 @@ def test_a_percentile_has_the_bounds_of_its_place_among_all_users():
     )
 
     at = [float(np.quantile(values, level)) for level in (0.375, 0.625, 0.0625)]
-    low, high = bound_statistic(rule(statistic="p50", scores=(0.0, 1.0)), known, 25) or (0, 0)
+    low, high = bound_statistic(rule(statistic="p50", score_range=(0.0, 1.0)), known, 25) or (0, 0)
     assert [low, high] == pytest.approx(at[:2], abs=0.01)
-    low, high = bound_statistic(rule(statistic="p05", scores=(0.0, 1.0)), known, 25) or (0, 0)
+    low, high = bound_statistic(rule(statistic="p05", score_range=(0.0, 1.0)), known, 25) or (0, 0)
     assert [low, high] == pytest.approx([0.0, at[2]], abs=0.01)
 
 
 def test_without_stored_percentiles_the_bounds_are_the_ends_of_the_range():
     known = summary(n=100, statistics={"p50": 0.5})
-    assert bound_statistic(rule(statistic="p50", scores=(0.0, 1.0)), known, 50) == (0.25, 0.75)
+    assert bound_statistic(rule(statistic="p50", score_range=(0.0, 1.0)), known, 50) == (0.25, 0.75)
 
 
 def test_a_bound_at_the_limit_is_not_beyond_it():
@@ -142,7 +142,7 @@ def test_a_bound_at_the_limit_is_not_beyond_it():
         (Direction.ABOVE, 0.25, 0.75),
     ):
         rules = [
-            rule(direction=direction, threshold=limit, scores=(0.0, 1.0))
+            rule(direction=direction, threshold=limit, score_range=(0.0, 1.0))
             for limit in (is_open, is_decided)
         ]
         assert [bounded(each, 90, mean=0.5).outcome for each in rules] == [
@@ -184,7 +184,7 @@ def test_the_reason_names_the_number_of_missing_users_and_their_bounds():
 
 def test_scores_without_a_range_have_no_bounds():
     for scores in (None, (0.0, float("inf"))):
-        assert bounded(rule(scores=scores), 100) == OK
+        assert bounded(rule(score_range=scores), 100) == OK
 
 
 @pytest.mark.parametrize(

@@ -319,7 +319,7 @@ class Watch:
             taught,
             (-now, errors),
             self.share,
-            by_angle=(np.zeros(now.shape), p),
+            uncounted=(np.zeros(now.shape), p),
             always=always,
         )
         p = np.where(reference.runs >= MIN_HEALTHY_RUNS, p, np.nan)

@@ -11,9 +11,11 @@ from monitor.model.run_reasons import IdKind, MismatchKind
 from tables import parsed
 
 
-def find(baseline, candidate, *, is_many=False):
+def find(baseline, candidate, *, has_many_lists=False):
     common = len(set(map(str, baseline)) & set(map(str, candidate)))
-    return find_mismatch(baseline, candidate, IdKind.ITEM, common=common, is_many=is_many)
+    return find_mismatch(
+        baseline, candidate, IdKind.ITEM, common=common, has_many_lists=has_many_lists
+    )
 
 
 MISMATCHES = parsed(r"""
@@ -57,7 +59,7 @@ def test_the_forms_that_are_proposed_let_the_ids_meet():
 
 def test_a_few_unrelated_lists_are_no_news_and_many_are():
     assert find([1, 2], [3, 4]) is None
-    assert find([1, 2], [3, 4], is_many=True).kind is MismatchKind.UNKNOWN
+    assert find([1, 2], [3, 4], has_many_lists=True).kind is MismatchKind.UNKNOWN
 
 
 def test_most_ids_need_not_meet_and_one_is_too_few():

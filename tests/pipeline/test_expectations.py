@@ -64,7 +64,7 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_of_the_bud
     assert found.z == pytest.approx(-scipy.stats.norm.ppf(p), rel=1e-3)
     assert found.runs == h
     assert found.evidence is None
-    assert found.fault is None
+    assert found.fault_z is None
 
 
 def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_of_a_segment_only_from_it():
@@ -84,7 +84,7 @@ def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_
 
 
 def test_limits_stay_in_the_range_of_the_metric():
-    found = look(history([0.1, 0.9, 0.2, 0.8, 0.1]), 0.5, watched(drop(scores=(-1.0, 1.0))))
+    found = look(history([0.1, 0.9, 0.2, 0.8, 0.1]), 0.5, watched(drop(score_range=(-1.0, 1.0))))
     assert found.limit == -1.0
     assert found.opposite == 1.0
     shares = look(
@@ -179,7 +179,7 @@ def test_a_segment_is_assumed_to_correlate_over_time_as_the_other_segments_do():
         [measured(0.48)],
         [replace(run, summaries=(replace(run.summaries[2], segment="all"),)) for run in past],
     )
-    discounts = [(each.steady or 0) / (each.z or 1) for each in (of_all, of_quick, of_quick_alone)]
+    discounts = [(each.trend_z or 0) / (each.z or 1) for each in (of_all, of_quick, of_quick_alone)]
     assert discounts[1] == pytest.approx(discounts[0], rel=0.05)
     assert discounts[2] > 2 * discounts[1]
 
@@ -220,7 +220,7 @@ def test_a_drift_does_not_become_normal_before_its_alert_or_while_it_fires():
     found = look([*past, replace(last, states={("Trend", "all"): State.FIRING})], 0.4, what)
     assert found.expected == pytest.approx(0.5, abs=0.02)
     assert 0 < found.evidence < 100
-    assert found.fault == last.lessons.numbers[2, 0]
+    assert found.fault_z == last.lessons.numbers[2, 0]
 
 
 def random_run(rng, segments):

@@ -276,7 +276,7 @@ def test_metrics_that_kept_lists_cannot_give_come_from_kept_scores():
 
 
 SCORES = (-1.0, 1.0)
-LOW = rule(scores=SCORES)
+LOW = rule(score_range=SCORES)
 
 
 scales = partial(
@@ -312,7 +312,7 @@ def test_a_mean_and_a_share_have_an_interval_and_a_condition_has_none():
 
 
 def test_the_normal_value_comes_from_the_rule_or_from_another_rule_on_the_same_series():
-    learned = comparison(rules=(rule(scores=SCORES, learned=Learning.DROP),))
+    learned = comparison(rules=(rule(score_range=SCORES, learned=Learning.DROP),))
     (told,) = scales(
         comparison=learned, expectations=(expected("SimilarityLow", 0.51),), recent=past(0.9)
     ).add_to([transition()])

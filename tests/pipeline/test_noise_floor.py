@@ -226,7 +226,7 @@ def answers(*, last=4, changed=0, came=PLACES, age=nan, ids=nan):
     """Lists that end so, the ``changed`` first ones otherwise."""
     found = pull({name: [1, 2, 3, last + (place < changed)] for place, name in enumerate(MANY)})
     came_s, age_s, of_ids = (each + 0.0 * PLACES for each in (came, age, ids))
-    traces = Traces(came_s=came_s, age_s=age_s, ids=of_ids, sign="Age: 3")
+    traces = Traces(came_s=came_s, age_s=age_s, ids=of_ids, cache_header="Age: 3")
     return replace(found, rankings=replace(found.rankings, traces=traces))
 
 

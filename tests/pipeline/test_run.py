@@ -149,7 +149,7 @@ def test_runs_name_why_an_arm_failed_and_a_failed_run_names_the_last_good_run_an
     half = pull("a:12", {"b": CoverageReason.SERVER_ERROR})
     half = replace(half, notes={CoverageReason.SERVER_ERROR: "recs answered 503"})
     failing = coverage_rule("failed(candidate)", threshold=0.2, for_runs=1, min_users=1)
-    shares = comparison(k=2, rules=(failing, rule(min_users=1, scores=(-1.0, 1.0))))
+    shares = comparison(k=2, rules=(failing, rule(min_users=1, score_range=(-1.0, 1.0))))
 
     result = ran(shares, baseline, half)
 
@@ -321,7 +321,7 @@ def test_both_arms_are_requested_at_the_same_time():
 RUNS = 2_000
 USERS = 100
 NAMES = [f"u{place:03}" for place in range(400)]
-LOW = rule(metric="overlap", threshold=0.5, scores=(0.0, 1.0), min_users=10, segments="each")
+LOW = rule(metric="overlap", threshold=0.5, score_range=(0.0, 1.0), min_users=10, segments="each")
 STOPPING = comparison(
     k=2, metrics=("overlap",), sample=SampleOptions(fixed=300, stop_when="decided"), rules=(LOW,)
 )
@@ -338,9 +338,9 @@ def test_early_stops_are_wrong_at_most_as_often_as_promised(counts, off, most_as
     wrong = 0
     asked = np.full(RUNS, USERS)
     for end in round_ends(USERS)[:-1]:
-        is_new = is_certain(rule(threshold=limit, scores=(0.0, 1.0)), orders[:, :end], USERS) & (
-            asked == USERS
-        )
+        is_new = is_certain(
+            rule(threshold=limit, score_range=(0.0, 1.0)), orders[:, :end], USERS
+        ) & (asked == USERS)
         wrong += int((is_new & ((orders[:, :end].mean(axis=1) < limit) != (off > 0))).sum())
         asked[is_new] = end
     assert wrong <= CERTAIN * RUNS

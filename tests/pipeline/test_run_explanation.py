@@ -243,7 +243,7 @@ def test_an_alert_has_the_explanation_and_the_fall_of_its_segment():
 
 def test_a_late_alert_names_the_fault_of_the_run_in_which_the_fault_began():
     came = run(OTHER, memory=after(run(SAME)))
-    late = replace(after(came), explained=((SLOT, came.explanation),))
+    late = replace(after(came), earlier_explanations=((SLOT, came.explanation),))
     recalled, without_rules = (
         explained(OTHER, changed(TWO, rules=rules), late) for rules in (TWO.judging.rules, ())
     )

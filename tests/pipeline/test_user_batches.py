@@ -163,7 +163,7 @@ class MeasuredThere:
     def read(self, request):
         return nullcontext(self)
 
-    def measured(self, measurer, size):
+    def measure(self, measurer, size):
         there = pickle.loads(pickle.dumps(measurer))  # noqa: S301 - as it is shipped
         parts = [
             there.measure(replace(each, weights=None, relevance=None))

@@ -87,12 +87,12 @@ def judge(counts, now, always=0.0, *, users=USERS, chance=SHARE):
     past = past[0], np.full_like(past[0], float(past[1]))
     known = compute_reference(*past)
     share = np.array([chance])
-    by_angle = (
+    uncounted = (
         predict(known, today[1], share).high,
         compute_p_values(known, *today, direction=Direction.ABOVE),
     )
     limit, p, _ = judge_rare(
-        np.array([True]), past, today, share, by_angle=by_angle, always=np.array([always])
+        np.array([True]), past, today, share, uncounted=uncounted, always=np.array([always])
     )
     return float(to_count(limit, today[1])[0][0]), float(p[0])
 

@@ -110,7 +110,7 @@ def test_a_day_in_progress_is_not_learned(days):
     ill &= np.arange(len(ill)) < 24 * days + 5
     values, alarms = alarmed(ill)
     day = np.arange(len(ill)) // 24
-    phases = Phases(past=day % 7, now=days % 7, under_way=10)
+    phases = Phases(past=day % 7, now=days % 7, runs_under_way=10)
     found = remove_seasons(values, [phases], alarms)
     assert np.array_equal(found.values, values)
     assert found.phase_variance == pytest.approx(np.ones(50))

@@ -26,7 +26,7 @@ FULL = factories.expectation(alert="Low", limit=0.4, z=1.5, evidence=12.0, evide
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
 SEEN = (
     replace(
-        FULL, series=judged_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25
+        FULL, series=judged_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, trend_z=1.25
     ),
     replace(LEARNING, series=judged_series(LOW), judged=0.25),
 )
@@ -234,7 +234,7 @@ def test_memory_has_alerts_and_explanations_of_runs_and_runs_with_alerts_are_not
             parts["expectations"] = (replace(FULL, alert="Trend", evidence=100.0),)
         stored_split(store, day, membership=day / 10, **parts)
 
-    explained = recall(store, 7, runs=0, splits=1).explained
+    explained = recall(store, 7, runs=0, splits=1).earlier_explanations
     assert [slot for slot, _ in explained] == [at(day) for day in (6, 5, 4)]
     assert [each.sentence for _, each in explained] == ["6", "5", "4"]
     past = recall(store, 6, factories.rule()).past

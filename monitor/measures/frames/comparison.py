@@ -32,7 +32,11 @@ from monitor.measures.metrics import (
     score_all,
     typical_length,
 )
-from monitor.measures.pairing.id_mismatches import LEAST_COMMON, IdComparison, find_user_mismatch
+from monitor.measures.pairing.id_mismatches import (
+    LEAST_COMMON_SHARE,
+    IdComparison,
+    find_user_mismatch,
+)
 from monitor.measures.pairing.ids import decode_row, find_users
 from monitor.measures.reading.lists import without_items
 from monitor.model.arrays import Array, Rows
@@ -425,7 +429,7 @@ def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
 def _warn_of_unlike_users(
     lists: tuple[RankingTable, RankingTable], pairs: CodedPairs
 ) -> tuple[IdMismatch, ...]:
-    if len(pairs.rows[0]) >= LEAST_COMMON * min(map(len, lists)):
+    if len(pairs.rows[0]) >= LEAST_COMMON_SHARE * min(map(len, lists)):
         return ()
     mismatch = find_user_mismatch(lists[0].users, lists[1].users)
     if mismatch is None:

@@ -20,7 +20,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.run_reasons import IdKind, IdMismatch, MismatchKind
 
-LEAST_COMMON = 0.05
+LEAST_COMMON_SHARE = 0.05
 """If the arms have a smaller share of ids in common, a mismatch is reported.
 
 It is the share of the distinct ids of the arm with fewer ids. Real arms share 0.55 or more
@@ -138,12 +138,12 @@ def _compare_items(
     """
     # The first items are enough for most batches, and take less time.
     ours_first, theirs_first = (set(arm.codes[:_FIRST_CHECKED].tolist()) for arm in arms)
-    least = LEAST_COMMON * min(len(ours_first), len(theirs_first))
+    least = LEAST_COMMON_SHARE * min(len(ours_first), len(theirs_first))
     if len(ours_first & theirs_first) >= least:
         return None
     ours, theirs = (distinct_items(arm.codes) for arm in arms)
     common = np.intersect1d(ours, theirs, assume_unique=True)
-    if len(common) >= LEAST_COMMON * min(len(ours), len(theirs)):
+    if len(common) >= LEAST_COMMON_SHARE * min(len(ours), len(theirs)):
         return None
     if earlier is not None:
         return earlier
@@ -153,7 +153,7 @@ def _compare_items(
         ids_of(theirs, vocabulary),
         IdKind.ITEM,
         common=len(common),
-        is_many=lists >= _LEAST_LISTS,
+        has_many_lists=lists >= _LEAST_LISTS,
     )
 
 
@@ -163,14 +163,14 @@ def find_user_mismatch(baseline: pd.Index, candidate: pd.Index) -> IdMismatch | 
     The result is None if the arms share many users, or if an arm has no users.
     """
     common = int(baseline.isin(candidate).sum())
-    if common >= LEAST_COMMON * min(len(baseline), len(candidate)):
+    if common >= LEAST_COMMON_SHARE * min(len(baseline), len(candidate)):
         return None
     return find_mismatch(
         baseline.tolist(),
         candidate.tolist(),
         IdKind.USER,
         common=common,
-        is_many=True,
+        has_many_lists=True,
     )
 
 
@@ -180,14 +180,14 @@ def find_mismatch(
     ids: IdKind,
     *,
     common: int,
-    is_many: bool,
+    has_many_lists: bool,
 ) -> IdMismatch | None:
     """Find the spelling that makes the largest number of these distinct ids equal.
 
     The search takes up to 1,000 ids of the smaller arm and up to 100,000 ids of the larger arm. If
-    no spelling makes more ids equal, the kind of the result is UNKNOWN. ``is_many`` is false if the
-    arms have so few lists that they may have no id in common by chance. Then None is returned
-    instead of UNKNOWN, unless only one arm's ids are numbers.
+    no spelling makes more ids equal, the kind of the result is UNKNOWN. ``has_many_lists`` is False
+    if the arms have so few lists that they may have no id in common by chance. Then None is
+    returned instead of UNKNOWN, unless only one arm's ids are numbers.
     """
     ours = _select_evenly(baseline)
     theirs = _select_evenly(candidate)
@@ -206,7 +206,7 @@ def find_mismatch(
     if best is not None and best.kind is MismatchKind.SEVERAL:
         best = _leave_out_forms(best, few, many, most)
     if best is None:
-        may_be_chance = not is_many and _are_numbers(ours) == _are_numbers(theirs)
+        may_be_chance = not has_many_lists and _are_numbers(ours) == _are_numbers(theirs)
         if may_be_chance:
             return None
         return IdMismatch(

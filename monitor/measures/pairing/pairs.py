@@ -60,18 +60,18 @@ def pair_users(  # noqa: PLR0913 - two arms and further inputs
     *,
     item_weights: ItemWeights | None = None,
     relevance: RelevanceTable | None = None,
-    compares: IdComparison | None = None,
+    id_comparison: IdComparison | None = None,
 ) -> Pairing:
     """Pair the panel's users who have a list from both arms.
 
     Lists are cut to k. If an item occurs more than once in a list, only its first place is kept.
     Items with equal scores are ordered by their ids. A user is paired if both lists have at least
-    one item. For any other user, the reason is counted for each arm without a list. If ``compares``
-    is given, it compares the item ids of both arms.
+    one item. For any other user, the reason is counted for each arm without a list. If
+    ``id_comparison`` is given, it compares the item ids of both arms.
     """
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
-    if compares is not None:
-        compares.add(arms, vocabulary, k)
+    if id_comparison is not None:
+        id_comparison.add(arms, vocabulary, k)
     padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
     baseline_lists, candidate_lists = padded
     baseline_rows = find_users(panel.users, baseline.rankings.users)
@@ -209,14 +209,14 @@ def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:
 class ListedItems:
     """Collects the distinct items of several batches. Each batch has its own vocabulary.
 
-    ``listed`` and ``lacking`` are ids of several batches. ``lacking`` are items without a weight,
-    and ``lacking_users`` is the number of users who have such items.
+    ``listed`` and ``unweighted`` are ids of several batches. ``unweighted`` are items without a
+    weight, and ``users_with_unweighted`` is the number of users who have such items.
     """
 
     listed: list[pa.Array] = field(default_factory=list)
-    lacking: list[pa.Array] = field(default_factory=list)
+    unweighted: list[pa.Array] = field(default_factory=list)
     users: int = 0
-    lacking_users: int = 0
+    users_with_unweighted: int = 0
 
     def add(self, pairing: Pairing) -> None:
         """Add the items of a batch."""
@@ -226,21 +226,21 @@ class ListedItems:
         if batch.weights is not None:
             in_baseline = (batch.baseline >= 0) & np.isnan(batch.weights.baseline)
             in_candidate = (batch.candidate >= 0) & np.isnan(batch.weights.candidate)
-            has_lacking = in_baseline.any(axis=1) | in_candidate.any(axis=1)
-            part.lacking_users = int(has_lacking.sum())
-            lacking = distinct_items(batch.baseline[in_baseline], batch.candidate[in_candidate])
-            part.lacking = [_id_array(lacking, pairing.vocabulary)]
+            has_unweighted = in_baseline.any(axis=1) | in_candidate.any(axis=1)
+            part.users_with_unweighted = int(has_unweighted.sum())
+            unweighted = distinct_items(batch.baseline[in_baseline], batch.candidate[in_candidate])
+            part.unweighted = [_id_array(unweighted, pairing.vocabulary)]
         self.merge(part)
 
     def merge(self, other: ListedItems) -> None:
         """Add the items of other batches."""
         self.users += other.users
-        self.lacking_users += other.lacking_users
+        self.users_with_unweighted += other.users_with_unweighted
         self.listed += other.listed
-        self.lacking += other.lacking
+        self.unweighted += other.unweighted
         if len(self.listed) >= _MERGED_BATCHES:
             self.listed = [distinct_ids(self.listed)]
-            self.lacking = [distinct_ids(self.lacking)]
+            self.unweighted = [distinct_ids(self.unweighted)]
 
     @property
     def count(self) -> int:
@@ -254,11 +254,11 @@ class ListedItems:
         It counts these items, and the users who have such items. The result is None if every listed
         item has a weight.
         """
-        if not self.lacking_users:
+        if not self.users_with_unweighted:
             return None
         return (
-            f"item_weights: {len(distinct_ids(self.lacking)):,} of {self.count:,} listed items have "
-            f"no weight, so metrics that need weights leave out {self.lacking_users:,} of "
+            f"item_weights: {len(distinct_ids(self.unweighted)):,} of {self.count:,} listed items "
+            f"have no weight, so metrics that need weights leave out {self.users_with_unweighted:,} of "
             f"{self.users:,} users: give every listed item a weight"
         )
 

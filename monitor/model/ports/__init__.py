@@ -134,7 +134,7 @@ class Measurer(Protocol):
 class RemoteAnswers(Answered, Protocol):
     """Lists that are measured on the machines that have them."""
 
-    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
+    def measure(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         """Yield parts of the measurement, for about ``size`` users each. Each user is in one part.
 
         Raises SourceError if the measurement fails.

@@ -13,7 +13,7 @@ import pandas as pd
 
 from monitor.measures.arm_metrics import measure_arms, parse_arm_metric
 from monitor.measures.metrics import Metric, chance_scores, typical_length
-from monitor.measures.pairing.id_mismatches import LEAST_COMMON, find_user_mismatch
+from monitor.measures.pairing.id_mismatches import LEAST_COMMON_SHARE, find_user_mismatch
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import InputError, SourceError
 from monitor.model.explanation import Change, PartMeans
@@ -223,7 +223,7 @@ def _compare_users(
     slot: datetime,
 ) -> tuple[IdMismatch, ...]:
     """Return why the user ids of the two files do not match, if most users could not be paired."""
-    if coverage.paired >= LEAST_COMMON * coverage.asked:
+    if coverage.paired >= LEAST_COMMON_SHARE * coverage.asked:
         return ()
     baseline, candidate = (FileUsers(options).users(slot, ()).users for options in listed)
     mismatch = find_user_mismatch(baseline, candidate)

@@ -38,7 +38,7 @@ from monitor.statistics.reference.prediction import WINDOW, compute_reference
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
-from monitor.statistics.unpaired.far_lists import far_share
+from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.storage.run_history import SqlHistory
 from monitor.texts.planning import write_no_runs_suffice, write_no_users_suffice
 
@@ -242,7 +242,9 @@ def _read_candidate(series: RuleSeries[SimilarityRule], figures: Iterable[Figure
     derived, name = parse_derived(series.rule.metric)
     if derived not in GAPS:
         return None
-    statistic = "mean" if derived is DerivedMetric.SELF_GAP else str(far_share(parse(name)))
+    statistic = (
+        "mean" if derived is DerivedMetric.SELF_GAP else str(find_far_statistic(parse(name)))
+    )
     of_candidate = DerivedMetric.CANDIDATE_SELF.of(name)
     values = []
     for of_run in figures:
@@ -310,7 +312,7 @@ def _gap_of_share(inputs: PlanInputs, usual: float, end: float, share: float) ->
     floor = None
     if inputs.rule is not None:
         derived, name = parse_derived(inputs.rule.metric)
-        far = far_share(parse(name))
+        far = find_far_statistic(parse(name))
         if derived is DerivedMetric.FAR_GAP and far is not None:
             floor = far.below
     if floor is None:

@@ -20,7 +20,7 @@ from monitor.model.ports import History
 from monitor.model.rankings import ALL, Arm, CoverageRow, Panel, UserTable
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Run, RunStatus
-from monitor.model.statistics import SELF_SERIES, DerivedMetric, NoiseFloor, parse_derived
+from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric, NoiseFloor, parse_derived
 from monitor.service.runner import pick_comparison
 from monitor.statistics.sequential.gate import Scale, require_level
 from monitor.statistics.unpaired.rollout import pair_scores
@@ -408,7 +408,7 @@ def _read_arms(
     this costs count as missing.
     """
     excess = question.excess
-    names = [series.of(str(question.metric)) for series in SELF_SERIES.values()]
+    names = [series.of(str(question.metric)) for series in PRE_TEST_SERIES.values()]
     scores = history.run_scores(run.id, names)
     if len(scores.by_metric) < len(names):
         return None

@@ -48,15 +48,15 @@ class TraceCollector:
     """Collects the traces of the answers of one pull."""
 
     def __init__(self) -> None:
-        self._sign = ""
+        self._cache_header = ""
         self._users = list[str]()
         # The time, the age and the id of each user's answer.
         self._rows = array("d")
 
     def add(self, users: Iterable[str], headers: Mapping[str, str]) -> None:
         """Add an answer about these users."""
-        sign, age_s = _find_cache(headers)
-        self._sign = self._sign or sign
+        header, age_s = _find_cache(headers)
+        self._cache_header = self._cache_header or header
         number = nan
         for name in _IDS:
             request_id = headers.get(name)
@@ -77,7 +77,7 @@ class TraceCollector:
         # The last row is for users without an answer. Their row number is -1.
         places = find_users(users, pd.Index(self._users, dtype="str"))
         came_s, age_s, ids = rows[places].T
-        return Traces(came_s=came_s, age_s=age_s, ids=ids, sign=self._sign)
+        return Traces(came_s=came_s, age_s=age_s, ids=ids, cache_header=self._cache_header)
 
 
 def _number_of(request_id: str) -> float:

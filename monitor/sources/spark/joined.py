@@ -137,7 +137,7 @@ class _MeasuredThere:
         self._lists = lists
         self._request = request
 
-    def measured(self, measurer: Measurer, size: int) -> Iterator[bytes]:
+    def measure(self, measurer: Measurer, size: int) -> Iterator[bytes]:
         """Yield the measured parts of all users, in partitions of about this size.
 
         Raises UnreadableError if too many rows of an arm's table are unreadable.

@@ -245,7 +245,7 @@ def judge_rare(
     now: tuple[Floats, Floats],
     alpha: Floats,
     *,
-    by_angle: tuple[Floats, Floats],
+    uncounted: tuple[Floats, Floats],
     always: Floats,
 ) -> tuple[Floats, Floats, Flags]:
     """Judge the series of rare shares as counts. Leave the results of all other series as they are.
@@ -257,12 +257,12 @@ def judge_rare(
     - ``past``: the angles and errors of past runs, (runs, m).
     - ``now``: the angles and errors of this run, (m,).
     - ``alpha`` (m,): the allowed chances of a false alert.
-    - ``by_angle``: the limits and p-values of all series if they are judged as angles.
+    - ``uncounted``: the limits and p-values of all series if none is judged as a count.
     - ``always`` (m,): the number of users that are in every count. For example, at least one user
       always has the most common list. The count without these users is judged too, and the smaller
       p-value is used.
     """
-    limits, p_values = by_angle
+    limits, p_values = uncounted
     limits = limits.copy()
     p_values = p_values.copy()
     columns = np.flatnonzero(is_share)

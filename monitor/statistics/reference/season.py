@@ -52,7 +52,7 @@ class Phases:
 
     past: Rows
     now: int
-    under_way: int = 0
+    runs_under_way: int = 0
     """How many of the newest runs are in the same recurrence as the next run, for example today.
 
     No season is learned from them.
@@ -122,7 +122,7 @@ def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats)
     the variance within phases, and n is the number of runs in the phase. About as many degrees of
     freedom are used as the sum of all B.
     """
-    runs = len(values) - phases.under_way
+    runs = len(values) - phases.runs_under_way
     if runs == 0:
         return _without_season(values)
     past = phases.past[:runs]

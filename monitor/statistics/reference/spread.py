@@ -211,7 +211,7 @@ class PastAlerts:
     # Pairs of rows: the first row of an accepted level, and the first row after it was accepted
     accepted: Sequence[tuple[int, int]] = ()
     # After this many runs with an alert at one level, the level is normal. The judged run is one
-    settled: int = SETTLED_RUNS
+    runs_until_normal: int = SETTLED_RUNS
 
 
 @immutable
@@ -248,7 +248,7 @@ def find_levels(values: Floats, past: PastAlerts) -> Levels:
     columns = np.flatnonzero(past.alerting.any(axis=0) | bool(past.accepted))
     if not columns.size:
         return levels
-    scan = _Scan(values[:, columns], is_used[:, columns], past.settled - 1)
+    scan = _Scan(values[:, columns], is_used[:, columns], past.runs_until_normal - 1)
     alerting = past.alerting[:, columns]
     firing = past.firing[:, columns]
     far = np.zeros(firing.shape, dtype=bool)

@@ -234,8 +234,8 @@ def is_certain(rule: SimilarityRule, scores: Floats, total: int) -> npt.NDArray[
     are given the lowest score.
     """
     low, high = 0.0, 1.0
-    if rule.scores is not None and not rule.is_share:
-        low, high = rule.scores
+    if rule.score_range is not None and not rule.is_share:
+        low, high = rule.score_range
     values = scores
     if rule.statistic.below is not None:
         values = np.where(np.isnan(scores), np.nan, scores < rule.statistic.below)

@@ -26,7 +26,7 @@ def far_floor(disjoint: float, identical: float) -> float:
     return disjoint + FAR_SHARE * (identical - disjoint)
 
 
-def far_share(metric: Metric) -> Statistic | None:
+def find_far_statistic(metric: Metric) -> Statistic | None:
     """The statistic for the share of users whose lists are far from their pre-test lists.
 
     None if the metric has no exact scores of disjoint and of identical lists. None for distances

@@ -46,7 +46,7 @@ def mean_gap(baseline: Summary, candidate: Summary) -> Gap:
 
 
 def count_far(summary: Summary, far_statistic: Statistic) -> AffectedUsers:
-    """How many users of this summary have a far list. ``far_statistic`` is made by `far_share`."""
+    """How many users of this summary have a far list. See `find_far_statistic`."""
     affected = round((summary.value(str(far_statistic)) or 0.0) * summary.n)
     return AffectedUsers(affected=affected, users=summary.n)
 

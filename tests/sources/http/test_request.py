@@ -144,7 +144,7 @@ def traced(*answers):
     for number, headers in enumerate(answers):
         found.add([str(number)], CIMultiDict(headers))
     told = found.of(pd.RangeIndex(len(answers)).astype("str"))
-    return np.nan_to_num(told.age_s, nan=-1).tolist(), told.ids.tolist(), told.sign
+    return np.nan_to_num(told.age_s, nan=-1).tolist(), told.ids.tolist(), told.cache_header
 
 
 SIGNS = """

@@ -235,13 +235,13 @@ def test_the_deadline_cancels_the_job_on_the_cluster(port, files, tmp_path, monk
 
 
 def before_measured(monkeypatch, act):
-    wait = joined._MeasuredThere.measured
+    wait = joined._MeasuredThere.measure
 
-    def measured(*given):
+    def act_and_measure(*given):
         act()
         return wait(*given)
 
-    monkeypatch.setattr(joined._MeasuredThere, "measured", measured)
+    monkeypatch.setattr(joined._MeasuredThere, "measure", act_and_measure)
 
 
 def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
