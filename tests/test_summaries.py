@@ -92,14 +92,14 @@ nan       -inf inf  0 1
 """
 
 
-@pytest.mark.parametrize("row", cells(SPANS))
-def test_without_bounds_the_histogram_spans_the_scores(row):
-    values, (low, high), ends = (
-        [float(each) for each in cell.split() if each != "none"] for cell in row
-    )
-    found = summarize(values, (low, high))
-    assert [found.histogram.low, found.histogram.high] == ends
-    assert sum(found.histogram.counts) == found.n == int(np.isfinite(values).sum())
+def test_without_bounds_the_histogram_spans_the_scores():
+    for row in cells(SPANS):
+        values, (low, high), ends = (
+            [float(each) for each in cell.split() if each != "none"] for cell in row
+        )
+        found = summarize(values, (low, high))
+        assert [found.histogram.low, found.histogram.high] == ends
+        assert sum(found.histogram.counts) == found.n == int(np.isfinite(values).sum())
 
 
 bounded = (-1.0, 1.0)
@@ -125,32 +125,29 @@ def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(values, parts
         assert found.summary("all", "m", wanted) == summarize(scores, bounds, wanted)
 
 
-@pytest.mark.parametrize(
-    "bounds, scale",
-    [
+def test_quantiles_of_very_many_scores_are_off_by_one_bin_at_most():
+    for bounds, scale in [
         ((0.0, 1.0), 1.0),
         ((0.0, np.inf), 1.0),
         ((0.0, np.inf), 37.0),
         (unbounded, 1e-3),
         (unbounded, 37.0),
-    ],
-)
-def test_quantiles_of_very_many_scores_are_off_by_one_bin_at_most(bounds, scale):
-    rng = np.random.default_rng(11)
-    # A third of the users have the very same score, as where lists are equal.
-    values = scale * np.where(rng.random(50_000) < 1 / 3, 1.0, rng.beta(2, 5, 50_000))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summaries, "EXACT_SCORES", 1000)
-        found = summarize(values, bounds)
-    width = (found.histogram.high - found.histogram.low) / summaries.FINE
+    ]:
+        rng = np.random.default_rng(11)
+        # A third of the users have the very same score, as where lists are equal.
+        values = scale * np.where(rng.random(50_000) < 1 / 3, 1.0, rng.beta(2, 5, 50_000))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(summaries, "EXACT_SCORES", 1000)
+            found = summarize(values, bounds)
+        width = (found.histogram.high - found.histogram.low) / summaries.FINE
 
-    for percent in PERCENTS:
-        exact = np.percentile(values, percent)
-        assert abs((found.value(f"p{percent:02}") or 0.0) - exact) <= 1.01 * width
-    counts, _ = np.histogram(
-        values, bins=summaries.HISTOGRAM_BINS, range=(found.histogram.low, found.histogram.high)
-    )
-    assert found.histogram.counts == tuple(counts)
+        for percent in PERCENTS:
+            exact = np.percentile(values, percent)
+            assert abs((found.value(f"p{percent:02}") or 0.0) - exact) <= 1.01 * width
+        counts, _ = np.histogram(
+            values, bins=summaries.HISTOGRAM_BINS, range=(found.histogram.low, found.histogram.high)
+        )
+        assert found.histogram.counts == tuple(counts)
 
 
 def test_few_scores_have_no_mean_or_no_standard_error_and_scores_at_the_ends_are_in_the_outer_bins():

@@ -123,24 +123,22 @@ segment_end            other  start segment  sent
 """The receiver may know of ``start?``; where its incidents are not grouped, nothing waits."""
 
 
-@pytest.mark.parametrize("owed, fires, told, becomes", cells(DECISIONS))
-def test_each_delivery_is_sent_or_dropped_or_waits_for_the_end_of_its_incident(
-    owed, fires, told, becomes
-):
-    changes, lasting, known = (
-        [CHANGES[word.strip("?")] for word in text.split() if word != "-"]
-        for text in (owed, fires, told)
-    )
-    for ungrouped in (False, True):
-        text = becomes.replace("waits", "sent") if ungrouped else becomes
-        found = decide(
-            *changes,
-            lasting=tuple(lasting),
-            told=tuple(known),
-            known="?" in owed,
-            ungrouped=ungrouped,
+def test_each_delivery_is_sent_or_dropped_or_waits_for_the_end_of_its_incident():
+    for owed, fires, told, becomes in cells(DECISIONS):
+        changes, lasting, known = (
+            [CHANGES[word.strip("?")] for word in text.split() if word != "-"]
+            for text in (owed, fires, told)
         )
-        assert found == [BECOMES[word] for word in text.split()]
+        for ungrouped in (False, True):
+            text = becomes.replace("waits", "sent") if ungrouped else becomes
+            found = decide(
+                *changes,
+                lasting=tuple(lasting),
+                told=tuple(known),
+                known="?" in owed,
+                ungrouped=ungrouped,
+            )
+            assert found == [BECOMES[word] for word in text.split()]
 
 
 SILENCE = replace(silence(SLOT, SLOT + MINUTE, "alert=SimilarityLow"), id=3, comment="known")
@@ -149,9 +147,8 @@ WINDOW = SimpleNamespace(
 )
 
 
-@pytest.mark.parametrize(
-    "policy, silences, reason",
-    [
+def test_a_start_is_suppressed_and_the_end_of_a_start_that_was_sent_is_sent():
+    for policy, silences, reason in [
         (NotificationPolicy(), (SILENCE,), "silence 3 of anna until 2024-01-08 00:01 UTC: known"),
         (
             NotificationPolicy(windows=(WINDOW,)),
@@ -159,15 +156,11 @@ WINDOW = SimpleNamespace(
             "maintenance retraining until 2024-01-08 00:01 UTC",
         ),
         (NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})), (), "dry run"),
-    ],
-)
-def test_a_start_is_suppressed_and_the_end_of_a_start_that_was_sent_is_sent(
-    policy, silences, reason
-):
-    given = {"policy": policy, "silences": silences}
-    assert decide(START, **given) == decide(START, ungrouped=True, **given) == [(HELD, reason)]
-    assert decide(END, **OVER, **TOLD, **given) == [SEND]
-    assert decide(START, END, **OVER, **given)[1] == (DROPPED, NEVER)
+    ]:
+        given = {"policy": policy, "silences": silences}
+        assert decide(START, **given) == decide(START, ungrouped=True, **given) == [(HELD, reason)]
+        assert decide(END, **OVER, **TOLD, **given) == [SEND]
+        assert decide(START, END, **OVER, **given)[1] == (DROPPED, NEVER)
 
 
 def test_a_silence_suppresses_only_during_its_time_and_only_if_all_matchers_match():
@@ -188,14 +181,14 @@ PROPOSED = parsed(r"""
 """)
 
 
-@pytest.mark.parametrize("segments, proposed, spares", PROPOSED)
-def test_the_proposed_silence_suppresses_its_alerts_and_no_others(segments, proposed, spares):
-    placed = replace(SILENCE, matchers=propose_matchers("home-feed", segments, {"A.B", "C"}))
-    assert placed.matchers == ('alert=~"A\\.B|C"', "comparison=home-feed", *proposed)
-    joins = replace(START, alert="A.B", segment=segments[-1])
-    assert is_silenced(placed, joins)
-    for other in (spares, {"alert": "Stale"}):
-        assert not is_silenced(placed, replace(joins, **other))
+def test_the_proposed_silence_suppresses_its_alerts_and_no_others():
+    for segments, proposed, spares in PROPOSED:
+        placed = replace(SILENCE, matchers=propose_matchers("home-feed", segments, {"A.B", "C"}))
+        assert placed.matchers == ('alert=~"A\\.B|C"', "comparison=home-feed", *proposed)
+        joins = replace(START, alert="A.B", segment=segments[-1])
+        assert is_silenced(placed, joins)
+        for other in (spares, {"alert": "Stale"}):
+            assert not is_silenced(placed, replace(joins, **other))
 
 
 def condition(statistic):
@@ -204,22 +197,27 @@ def condition(statistic):
     )
 
 
-@pytest.mark.parametrize(
-    "statistic, held", [("error", True), ("no_data", True), ("stale", True), ("too_few", False)]
-)
-def test_drift_is_suppressed_while_it_cannot_be_judged_and_missing_lists_are_not(statistic, held):
-    both = START, condition(statistic)
-    assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
-    for trait, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
-        coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=trait)
-        assert decide(coverage, lasting=(coverage, both[1]))[0][0] is (HELD if is_held else SENT)
-    muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
-    sent = (
-        decide(both[1], lasting=both),
-        decide(START, lasting=both, ungrouped=True),
-        decide(START, lasting=both, policy=muted),
-    )
-    assert sent == ([SEND],) * 3
+def test_drift_is_suppressed_while_it_cannot_be_judged_and_missing_lists_are_not():
+    for statistic, held in [
+        ("error", True),
+        ("no_data", True),
+        ("stale", True),
+        ("too_few", False),
+    ]:
+        both = START, condition(statistic)
+        assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
+        for trait, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):
+            coverage = replace(START, kind=RuleKind.COVERAGE, metric="coverage", statistic=trait)
+            assert decide(coverage, lasting=(coverage, both[1]))[0][0] is (
+                HELD if is_held else SENT
+            )
+        muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
+        sent = (
+            decide(both[1], lasting=both),
+            decide(START, lasting=both, ungrouped=True),
+            decide(START, lasting=both, policy=muted),
+        )
+        assert sent == ([SEND],) * 3
 
 
 def test_a_condition_of_a_segment_suppresses_only_drift_of_this_segment():
@@ -243,23 +241,20 @@ CRITICAL = route("severity=critical", "pager")
 OURS = route("team=ranking", "chat")
 
 
-@pytest.mark.parametrize(
-    "routes, is_told",
-    [
+def test_routes_select_the_receivers_and_every_alert_has_one():
+    for routes, is_told in [
         ((), True),
         ((route("severity=critical", "chat"),), True),
         ((CRITICAL,), False),
         ((CRITICAL, OURS), False),  # the first match decides
         ((CRITICAL.model_copy(update={"goes_on": True}), OURS), True),
         ((route("severity=info", "pager"),), True),  # where none matches all are told
-    ],
-)
-def test_routes_select_the_receivers_and_every_alert_has_one(routes, is_told):
-    policy = NotificationPolicy(routes=routes)
-    assert decide(START, policy=policy) == [
-        SEND if is_told else (DROPPED, "routed to other receivers")
-    ]
-    assert decide(END, **OVER, **TOLD, policy=policy) == [SEND]  # who was told hears of the end
+    ]:
+        policy = NotificationPolicy(routes=routes)
+        assert decide(START, policy=policy) == [
+            SEND if is_told else (DROPPED, "routed to other receivers")
+        ]
+        assert decide(END, **OVER, **TOLD, policy=policy) == [SEND]  # who was told hears of the end
 
 
 def test_each_incident_has_one_message_with_its_firing_alerts():
@@ -322,16 +317,16 @@ start     other 20 %  -
 """
 
 
-@pytest.mark.parametrize("told, joins, worse", cells(JOINS))
-def test_what_joins_an_incident_is_an_update_unless_it_is_worse(told, joins, worse):
-    first = JOINING[told]
-    later = JOINING[joins]
-    (message,) = compose_messages([later], situation(first, later, told=(first,)))
-    assert message.worse == {"-": None, "severity": ROSE}.get(worse, GROWN.format(worse))
-    assert message.is_update is (worse == "-")
-    assert message.wake_ups_before == 1
-    assert message.wake_ups == (1 if worse == "-" else 2)
-    assert message.firing == (first, later)
+def test_what_joins_an_incident_is_an_update_unless_it_is_worse():
+    for told, joins, worse in cells(JOINS):
+        first = JOINING[told]
+        later = JOINING[joins]
+        (message,) = compose_messages([later], situation(first, later, told=(first,)))
+        assert message.worse == {"-": None, "severity": ROSE}.get(worse, GROWN.format(worse))
+        assert message.is_update is (worse == "-")
+        assert message.wake_ups_before == 1
+        assert message.wake_ups == (1 if worse == "-" else 2)
+        assert message.firing == (first, later)
 
 
 def test_an_incident_wakes_up_again_for_twice_the_users_for_most_users_and_for_a_severity():
@@ -564,10 +559,10 @@ segment=country.UK
 """The whole value is compared, and `=` takes no regular expression."""
 
 
-@pytest.mark.parametrize("matches", [True, False])
-def test_a_matcher_matches_the_whole_value(matches):
-    for text in (MATCHING if matches else NOT_MATCHING).strip().splitlines():
-        assert Matcher.parse(f" {text} ").matches(MATCHED) is matches, text
+def test_a_matcher_matches_the_whole_value():
+    for matches in [True, False]:
+        for text in (MATCHING if matches else NOT_MATCHING).strip().splitlines():
+            assert Matcher.parse(f" {text} ").matches(MATCHED) is matches, text
 
 
 def test_an_invalid_matcher_is_rejected_and_the_error_shows_how_to_write_one():

@@ -110,21 +110,23 @@ score_shift                  nothing     -         None 0
 """The value of each arm, and of how many users."""
 
 
-@pytest.mark.parametrize("name, known, baseline, candidate", cells(WORKED))
-def test_values_are_those_worked_by_hand(name, known, baseline, candidate):
-    options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
-    batch = options.pop("batch")
-    found = measure_arms(batch, {"all": np.arange(len(batch))}, [parse_arm_metric(name)], **options)
+def test_values_are_those_worked_by_hand():
+    for name, known, baseline, candidate in cells(WORKED):
+        options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
+        batch = options.pop("batch")
+        found = measure_arms(
+            batch, {"all": np.arange(len(batch))}, [parse_arm_metric(name)], **options
+        )
 
-    scores = {score.arm: (score.value, score.n) for score in found}
-    expected = {}
-    for arm, (value, _, users) in ((B, baseline.partition(" ")), (C, candidate.partition(" "))):
-        if users:
-            expected[arm] = (
-                None if value == "None" else pytest.approx(float(Fraction(value)), abs=1e-15),
-                int(users),
-            )
-    assert scores == expected
+        scores = {score.arm: (score.value, score.n) for score in found}
+        expected = {}
+        for arm, (value, _, users) in ((B, baseline.partition(" ")), (C, candidate.partition(" "))):
+            if users:
+                expected[arm] = (
+                    None if value == "None" else pytest.approx(float(Fraction(value)), abs=1e-15),
+                    int(users),
+                )
+        assert scores == expected
 
 
 def test_a_segment_without_users_or_with_empty_lists_has_no_value():
@@ -192,15 +194,15 @@ def test_the_distance_is_scipys(baseline, candidate):
     )
 
 
-@pytest.mark.parametrize("rows", [[[7, 3], [20]], [[700_000_000, 3], [20]], []])
-def test_codes_are_numbered_over_both_arms_whether_dense_or_not(rows):
-    arms = padded(rows, 3)[0], padded([[5], [3]], 3)[0]
+def test_codes_are_numbered_over_both_arms_whether_dense_or_not():
+    for rows in [[[7, 3], [20]], [[700_000_000, 3], [20]], []]:
+        arms = padded(rows, 3)[0], padded([[5], [3]], 3)[0]
 
-    *indexes, items = compact_codes(*arms)
+        *indexes, items = compact_codes(*arms)
 
-    assert items.tolist() == sorted({3, 5, *(code for row in rows for code in row)})
-    for index, codes in zip(indexes, arms, strict=True):
-        np.testing.assert_array_equal(np.append(items, -1)[index], codes)
+        assert items.tolist() == sorted({3, 5, *(code for row in rows for code in row)})
+        for index, codes in zip(indexes, arms, strict=True):
+            np.testing.assert_array_equal(np.append(items, -1)[index], codes)
 
 
 def test_items_are_counted_whether_there_are_few_or_many():

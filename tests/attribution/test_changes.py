@@ -73,17 +73,17 @@ def amounts(found, arm, row=0):
     return float(parts.membership[row]), float(parts.order[row]), float(parts.length[row])
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else(name):
-    for arm, other, present in (
-        (Arm.BASELINE, Arm.CANDIDATE, "654321:427819"),
-        (Arm.CANDIDATE, Arm.BASELINE, "123456:918724"),
-    ):
-        found = change(name, BEFORE, present)
-        membership, _, length = amounts(found, arm)
-        assert membership == 0.0
-        assert length == 0.0
-        assert amounts(found, other) == (0.0, 0.0, 0.0)
+def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else():
+    for name in METRICS:
+        for arm, other, present in (
+            (Arm.BASELINE, Arm.CANDIDATE, "654321:427819"),
+            (Arm.CANDIDATE, Arm.BASELINE, "123456:918724"),
+        ):
+            found = change(name, BEFORE, present)
+            membership, _, length = amounts(found, arm)
+            assert membership == 0.0
+            assert length == 0.0
+            assert amounts(found, other) == (0.0, 0.0, 0.0)
 
 
 def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand():
@@ -290,17 +290,17 @@ def test_turned_lists_are_reported_as_a_change_of_the_first_items():
     assert find_wrong(fault, shop, read(found.sentence), 10) == []
 
 
-@pytest.mark.parametrize("kind", [Kind.TRUNCATED, Kind.STALE])
-def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others(kind):
-    lists = past().last_lists
-    assert lists is not None
-    rows = np.arange(0, SHOP.users, 2)
-    arms = {arm: take_table(getattr(lists, arm), rows) for arm in ("baseline", "candidate")}
-    half = replace(lists, **arms)
-    _, wrong = explain(
-        draw_fault(kind, 5, begins=BEGINS), replace(past(), last_lists=half, former_lists=half)
-    )
-    assert wrong == []
+def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
+    for kind in [Kind.TRUNCATED, Kind.STALE]:
+        lists = past().last_lists
+        assert lists is not None
+        rows = np.arange(0, SHOP.users, 2)
+        arms = {arm: take_table(getattr(lists, arm), rows) for arm in ("baseline", "candidate")}
+        half = replace(lists, **arms)
+        _, wrong = explain(
+            draw_fault(kind, 5, begins=BEGINS), replace(past(), last_lists=half, former_lists=half)
+        )
+        assert wrong == []
 
 
 def test_users_who_share_a_list_since_different_days_are_all_counted():
@@ -326,14 +326,15 @@ def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
     )
 
 
-@pytest.mark.parametrize(
-    "kind, told", [(Kind.SHARED_LIST, FaultKind.SHARED_LIST), (Kind.TRUNCATED, FaultKind.CUT_SHORT)]
-)
-def test_a_fault_that_both_arms_show_is_named_without_earlier_lists(kind, told):
-    found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
-    assert found.finding.kind == told
-    assert found.before is None
-    assert found.sentence.endswith("(No earlier lists to compare with.)")
+def test_a_fault_that_both_arms_show_is_named_without_earlier_lists():
+    for kind, told in [
+        (Kind.SHARED_LIST, FaultKind.SHARED_LIST),
+        (Kind.TRUNCATED, FaultKind.CUT_SHORT),
+    ]:
+        found, _ = explain(draw_fault(kind, 5, begins=BEGINS), Memory())
+        assert found.finding.kind == told
+        assert found.before is None
+        assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
 class Planted:

@@ -103,22 +103,20 @@ FALLS = """
 """
 
 
-@pytest.mark.parametrize("germany, kingdom, leads", cells(FALLS))
-def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size(
-    germany, kingdom, leads
-):
+def test_a_small_segment_leads_where_it_fell_more_than_a_large_one_that_adds_more_by_its_size():
     """One in ten users is in DE; activity cuts across, and users differ a little."""
-    rows = np.arange(1000)
-    change = np.where(rows % 10 == 0, float(germany), float(kingdom)) + 0.01 * np.sin(rows)
-    segments = {
-        f"c={name}": np.flatnonzero((rows % 10 == 0) == (name == "DE")) for name in ("DE", "UK")
-    }
-    segments |= {f"a={half}": np.flatnonzero(rows // 500 == half) for half in (0, 1)}
-    drop = decompose(0.3 + change, changes_of(change), segments)
-    assert (drop.main_segment.segment if drop.main_segment else "nobody") == leads
-    if drop.main_segment:
-        assert drop.main_segment == drop.falls[0]
-        assert drop.is_clear == (drop.amount > 0)
+    for germany, kingdom, leads in cells(FALLS):
+        rows = np.arange(1000)
+        change = np.where(rows % 10 == 0, float(germany), float(kingdom)) + 0.01 * np.sin(rows)
+        segments = {
+            f"c={name}": np.flatnonzero((rows % 10 == 0) == (name == "DE")) for name in ("DE", "UK")
+        }
+        segments |= {f"a={half}": np.flatnonzero(rows // 500 == half) for half in (0, 1)}
+        drop = decompose(0.3 + change, changes_of(change), segments)
+        assert (drop.main_segment.segment if drop.main_segment else "nobody") == leads
+        if drop.main_segment:
+            assert drop.main_segment == drop.falls[0]
+            assert drop.is_clear == (drop.amount > 0)
 
 
 def test_a_few_users_who_fell_by_chance_lead_nothing():
@@ -140,9 +138,8 @@ SEGMENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "affected, usual, named",
-    [
+def test_the_segment_of_the_hit_users_is_named_or_two_segments_if_they_fit_better():
+    for affected, usual, named in [
         (COUNTRY == 2, 0.0, "country=2"),
         ((COUNTRY == 2) & (ACTIVITY == 1), 0.0, "activity=1 and country=2"),
         ((COUNTRY == 2) & (PLACES % 3 > 0), 0.0, "country=2"),
@@ -155,12 +152,8 @@ SEGMENTS = {
         (PLACES % 7 == 0, 1 / 7, "all"),
         # Fewer users look affected than usual, but not there.
         (COUNTRY == 2, 0.6, "country=2"),
-    ],
-)
-def test_the_segment_of_the_hit_users_is_named_or_two_segments_if_they_fit_better(
-    affected, usual, named
-):
-    assert find_affected_segment(affected, usual, SEGMENTS) == named
+    ]:
+        assert find_affected_segment(affected, usual, SEGMENTS) == named
 
 
 def test_a_place_is_parsed_even_if_a_name_contains_the_word_and():

@@ -109,19 +109,17 @@ def test_a_user_with_one_undefined_step_has_no_part_at_all(undefined):
 DRAWN = reference.draw(120, 3, even=False, lengths=range(1, 9))
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in sorted(METRICS) if parse(name).need is not Need.RELEVANCE]
-)
-def test_parts_sum_to_what_the_score_lost(name):
+def test_parts_sum_to_what_the_score_lost():
     """For every measure, those that need scores and weights too: they follow the walk."""
-    metric = parse(name)
-    batch = known_pairs.batch(DRAWN)
-    same = known_pairs.batch([(baseline, baseline) for baseline, _ in DRAWN])
-    lost = score_of(metric, same) - score_of(metric, batch)
-    whole = split(name, batch).total
-    known = ~np.isnan(whole)
-    np.testing.assert_allclose(whole[known], lost[known], atol=1e-9)
-    assert np.isnan(whole[~np.isfinite(lost)]).all()
+    for name in [name for name in sorted(METRICS) if parse(name).need is not Need.RELEVANCE]:
+        metric = parse(name)
+        batch = known_pairs.batch(DRAWN)
+        same = known_pairs.batch([(baseline, baseline) for baseline, _ in DRAWN])
+        lost = score_of(metric, same) - score_of(metric, batch)
+        whole = split(name, batch).total
+        known = ~np.isnan(whole)
+        np.testing.assert_allclose(whole[known], lost[known], atol=1e-9)
+        assert np.isnan(whole[~np.isfinite(lost)]).all()
 
 
 SIMILAR = [
@@ -146,35 +144,37 @@ def on_baseline_places(baseline, candidate):
     return [item if item in candidate else next(left) for item in baseline]
 
 
-@pytest.mark.parametrize("name", SIMILAR)
-def test_every_step_agrees_with_lists_built_one_by_one(name):
-    metric = parse(name)
-    parts = split(name, reference.batch(DRAWN))
-    for row, (baseline, candidate) in enumerate(DRAWN):
-        short = min(len(baseline), len(candidate))
-        cut = candidate[:short]
-        walk = [
-            baseline,
-            baseline[:short],
-            in_baseline_order(baseline[:short], cut),
-            cut,
-            candidate,
-        ]
-        walk.append(on_baseline_places(baseline[:short], cut))
-        *scores, placed = score_of(
-            metric, reference.batch([(baseline, step) for step in walk])
-        ).tolist()
-        steps = [earlier - later for earlier, later in pairwise(scores)]
-        alone = scores[1] - placed
-        weight = abs(alone) + abs(steps[2])
-        both = (abs(steps[2]) / weight if weight > 1e-12 else 0.0) * (steps[1] - alone)
-        expected = (steps[1] - both, steps[2] + both, steps[0] + steps[3])
-        found = tuple(
-            float(values[row]) for values in (parts.membership, parts.order, parts.length)
-        )
-        assert found == pytest.approx(
-            expected if not math.isnan(sum(expected)) else (math.nan,) * 3, abs=1e-9, nan_ok=True
-        )
+def test_every_step_agrees_with_lists_built_one_by_one():
+    for name in SIMILAR:
+        metric = parse(name)
+        parts = split(name, reference.batch(DRAWN))
+        for row, (baseline, candidate) in enumerate(DRAWN):
+            short = min(len(baseline), len(candidate))
+            cut = candidate[:short]
+            walk = [
+                baseline,
+                baseline[:short],
+                in_baseline_order(baseline[:short], cut),
+                cut,
+                candidate,
+            ]
+            walk.append(on_baseline_places(baseline[:short], cut))
+            *scores, placed = score_of(
+                metric, reference.batch([(baseline, step) for step in walk])
+            ).tolist()
+            steps = [earlier - later for earlier, later in pairwise(scores)]
+            alone = scores[1] - placed
+            weight = abs(alone) + abs(steps[2])
+            both = (abs(steps[2]) / weight if weight > 1e-12 else 0.0) * (steps[1] - alone)
+            expected = (steps[1] - both, steps[2] + both, steps[0] + steps[3])
+            found = tuple(
+                float(values[row]) for values in (parts.membership, parts.order, parts.length)
+            )
+            assert found == pytest.approx(
+                expected if not math.isnan(sum(expected)) else (math.nan,) * 3,
+                abs=1e-9,
+                nan_ok=True,
+            )
 
 
 def test_a_weight_stays_with_its_item():

@@ -33,24 +33,21 @@ class Foreign:
 TEXTS = [["a", "b"], ["c", "d"]]
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
+def test_lists_of_text_views_categories_and_fixed_size_are_read_in_several_parts():
+    for items in [
         pl.Series(TEXTS, dtype=pl.List(pl.Categorical)),
         pl.Series(TEXTS, dtype=pl.Array(pl.Enum("abcd"), 2)),
         pa.array([*TEXTS, None], pa.list_view(pa.string_view()))[:2],
         pa.array(TEXTS, pa.large_list_view(pa.binary_view())),
-    ],
-)
-def test_lists_of_text_views_categories_and_fixed_size_are_read_in_several_parts(items):
-    is_polars = isinstance(items, pl.Series)
-    frame = pl.DataFrame if is_polars else pa.table
-    parts = [frame({"user": [name], "items": items[row:][:1]}) for row, name in enumerate("uv")]
-    lists = pl.concat(parts, rechunk=False) if is_polars else pa.concat_tables(parts)
+    ]:
+        is_polars = isinstance(items, pl.Series)
+        frame = pl.DataFrame if is_polars else pa.table
+        parts = [frame({"user": [name], "items": items[row:][:1]}) for row, name in enumerate("uv")]
+        lists = pl.concat(parts, rechunk=False) if is_polars else pa.concat_tables(parts)
 
-    found = monitor.compare_many(lists, {"u": ["a", "b"], "v": ["c", "x"]}, metrics="overlap")
+        found = monitor.compare_many(lists, {"u": ["a", "b"], "v": ["c", "x"]}, metrics="overlap")
 
-    assert found["overlap"].to_dict() == {"u": 1.0, "v": 0.5}
+        assert found["overlap"].to_dict() == {"u": 1.0, "v": 0.5}
 
 
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
@@ -127,13 +124,16 @@ def test_every_shape_may_meet_others(ours):
 ROWS = np.array([["a", "b"], ["c", "d"]])
 
 
-@pytest.mark.parametrize("baseline", [ROWS, ROWS.tolist()])
-def test_rows_of_arrays_and_sequences_are_users(baseline):
-    for candidate, expected in (
-        ([["a", "b"], ["d", "x"]], {0: 1.0, 1: 0.5}),
-        ({1: ["c", "d"], 7: ["a"]}, {1: 1.0}),
-    ):
-        assert monitor.compare_many(baseline, candidate, "overlap")["overlap"].to_dict() == expected
+def test_rows_of_arrays_and_sequences_are_users():
+    for baseline in [ROWS, ROWS.tolist()]:
+        for candidate, expected in (
+            ([["a", "b"], ["d", "x"]], {0: 1.0, 1: 0.5}),
+            ({1: ["c", "d"], 7: ["a"]}, {1: 1.0}),
+        ):
+            assert (
+                monitor.compare_many(baseline, candidate, "overlap")["overlap"].to_dict()
+                == expected
+            )
 
 
 def test_columns_may_have_other_names():
@@ -182,9 +182,8 @@ def test_many_users_in_chunks_with_all_side_information_have_the_scores_of_each_
 FRAME = long(LISTS)
 
 
-@pytest.mark.parametrize(
-    "data, message",
-    [
+def test_what_cannot_be_read_is_refused_by_name():
+    for data, message in [
         (
             {"u1": ["a", ["b"]]},
             "lists of the baseline: found a list, .*: ids must be integers or text",
@@ -215,11 +214,9 @@ FRAME = long(LISTS)
             {1: ["a"]},
             "no user is in both arms: .*, such as '1' in the baseline and 'u1' in the candidate",
         ),
-    ],
-)
-def test_what_cannot_be_read_is_refused_by_name(data, message):
-    with pytest.raises(InputError, match=message):
-        monitor.compare_many(data, OTHERS)
+    ]:
+        with pytest.raises(InputError, match=message):
+            monitor.compare_many(data, OTHERS)
 
 
 def test_arrays_of_unequal_height_are_refused():

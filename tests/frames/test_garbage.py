@@ -37,33 +37,27 @@ def generated():
     yield "a"
 
 
-@pytest.mark.parametrize(
-    "ranking",
-    [generated(), {"a"}, "ab", None, np.zeros((2, 2))],
-    ids=lambda ranking: type(ranking).__name__,
-)
-def test_what_has_no_order_or_no_items_is_no_list(ranking):
-    with pytest.raises(
-        InputError,
-        match=r"the second list: found .* where a list of item ids, best first, was expected",
-    ):
-        monitor.compare(["a"], ranking)
-    with pytest.raises(
-        InputError, match=r"lists of the candidate: found .* where a list of item ids"
-    ):
-        monitor.compare_many({"u": ["a"], "v": ["a"]}, {"u": ["a"], "v": ranking})
+def test_what_has_no_order_or_no_items_is_no_list():
+    for ranking in [generated(), {"a"}, "ab", None, np.zeros((2, 2))]:
+        with pytest.raises(
+            InputError,
+            match=r"the second list: found .* where a list of item ids, best first, was expected",
+        ):
+            monitor.compare(["a"], ranking)
+        with pytest.raises(
+            InputError, match=r"lists of the candidate: found .* where a list of item ids"
+        ):
+            monitor.compare_many({"u": ["a"], "v": ["a"]}, {"u": ["a"], "v": ranking})
 
 
-@pytest.mark.parametrize(
-    "missing", [None, pd.NA, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")]
-)
-def test_a_missing_id_is_an_error_and_no_item(missing):
-    message = r"found .* where an item id was expected: drop it or replace it by an id"
-    for ranking in (["a", missing], [missing], pd.Series(["a", missing], dtype=object)):
-        with pytest.raises(InputError, match=message):
-            monitor.compare(ranking, ["a"])
-        with pytest.raises(InputError, match=message):
-            monitor.compare_many({"u": ranking}, {"u": ["a"]})
+def test_a_missing_id_is_an_error_and_no_item():
+    for missing in [None, pd.NA, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")]:
+        message = r"found .* where an item id was expected: drop it or replace it by an id"
+        for ranking in (["a", missing], [missing], pd.Series(["a", missing], dtype=object)):
+            with pytest.raises(InputError, match=message):
+                monitor.compare(ranking, ["a"])
+            with pytest.raises(InputError, match=message):
+                monitor.compare_many({"u": ranking}, {"u": ["a"]})
 
 
 def test_half_a_character_in_an_id_is_refused():
@@ -71,18 +65,17 @@ def test_half_a_character_in_an_id_is_refused():
         monitor.compare(["a", "x\ud800"], ["a"])
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_half_a_character_in_a_user_or_segment_is_an_error_in_words():
+    for call in [
         lambda half: monitor.compare_many({half: ["a"]}, {half: ["a"]}),
         lambda half: monitor.summarize(
             monitor.compare_many({"u": ["a"]}, {"u": ["a"]}), {"u": half}
         ),
-    ],
-)
-def test_half_a_character_in_a_user_or_segment_is_an_error_in_words(call):
-    with pytest.raises(InputError, match=r"found the text 'x\\ud800', which is not valid Unicode"):
-        call("x\ud800")
+    ]:
+        with pytest.raises(
+            InputError, match=r"found the text 'x\\ud800', which is not valid Unicode"
+        ):
+            call("x\ud800")
 
 
 def test_the_text_nan_is_an_item():
@@ -106,13 +99,13 @@ def test_k_beyond_the_lists_and_a_k_of_numpy_mean_whole_lists(k):
     assert monitor.compare(*lists, k=k) == monitor.compare(*lists)
 
 
-@pytest.mark.parametrize("k", [0, 2.0, "2", True, math.nan])
-def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k):
-    message = "k must be .*at least 1" if k == 0 else "k must be .*whole number"
-    calls: Any = ((monitor.compare_many, {"u": ["a"]}), (monitor.compare, ["a"]))
-    for compare, lists in calls:
-        with pytest.raises(InputError, match=message):
-            compare(lists, lists, k=k)
+def test_a_k_that_is_no_whole_number_from_one_up_is_refused():
+    for k in [0, 2.0, "2", True, math.nan]:
+        message = "k must be .*at least 1" if k == 0 else "k must be .*whole number"
+        calls: Any = ((monitor.compare_many, {"u": ["a"]}), (monitor.compare, ["a"]))
+        for compare, lists in calls:
+            with pytest.raises(InputError, match=message):
+                compare(lists, lists, k=k)
 
 
 def test_users_of_one_arm_are_left_out_with_a_warning():
@@ -153,9 +146,8 @@ def by_scores(scores):
     return monitor.compare([1, 2], [2, 1], "rbo_a", scores=(scores, [1, 2]))
 
 
-@pytest.mark.parametrize(
-    "call, words",
-    [
+def test_what_numpy_or_python_would_quietly_misread_is_refused():
+    for call, words in [
         (lambda: monitor.compare(MASKED[0], [1, 3], OVERLAP), "masked values"),
         (lambda: monitor.compare(np.zeros(2, dtype=[("a", "i4")]), [1], OVERLAP), "records"),
         (lambda: monitor.compare([1, Decimal("sNaN")], [1], OVERLAP), "sNaN"),
@@ -165,11 +157,9 @@ def by_scores(scores):
             lambda: monitor.compare_many(UNRANKED, {1: [1]}, OVERLAP, rank=["rank"]),  # type: ignore[arg-type]
             r"no column \['rank'\]",
         ),
-    ],
-)
-def test_what_numpy_or_python_would_quietly_misread_is_refused(call, words):
-    with pytest.raises(InputError, match=words):
-        call()
+    ]:
+        with pytest.raises(InputError, match=words):
+            call()
 
 
 def test_lists_whose_pairs_are_beyond_32_bits_are_compared_as_they_are():

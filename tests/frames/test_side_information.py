@@ -22,21 +22,18 @@ FRAME = pd.DataFrame({"item": list(WEIGHTS), "weight": list(WEIGHTS.values())})
 REVERSED = (["a", "b", "c"], ["c", "b", "a"])
 
 
-@pytest.mark.parametrize(
-    "weights",
-    [
+def test_weights_of_every_shape_weigh_alike():
+    for weights in [
         WEIGHTS | {"z": math.nan, "y": -3},  # of items that nobody lists
         pd.Series(WEIGHTS),
         FRAME.assign(price=3),
         FRAME.rename(columns={"item": "sku", "weight": "sold"}),
         pa.Table.from_pandas(FRAME),
-    ],
-)
-def test_weights_of_every_shape_weigh_alike(weights):
-    found = monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
+    ]:
+        found = monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
 
-    assert found == monitor.compare(*REVERSED, WEIGHTED, item_weights=WEIGHTS)
-    assert found != monitor.compare(*REVERSED, WEIGHTED, item_weights=dict.fromkeys("abc", 1))
+        assert found == monitor.compare(*REVERSED, WEIGHTED, item_weights=WEIGHTS)
+        assert found != monitor.compare(*REVERSED, WEIGHTED, item_weights=dict.fromkeys("abc", 1))
 
 
 @pytest.mark.parametrize(
@@ -62,29 +59,26 @@ def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights, mes
         monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
 
 
-@pytest.mark.parametrize(
-    "metric", [name for name, kind in REGISTRY.items() if kind.need == Need.ITEM_WEIGHTS]
-)
-def test_the_least_and_the_largest_weights_go_together(metric):
-    weights = {"1": 1e-50, "2": 1e50, "3": 1, "4": 1e50}
-    for a, b in (("1234", "3142"), ("4321", "1234"), ("13", "321")):
-        found = monitor.compare([*a], [*b], metric, item_weights=weights)
-        assert all(map(math.isfinite, found.values()))
+def test_the_least_and_the_largest_weights_go_together():
+    for metric in [name for name, kind in REGISTRY.items() if kind.need == Need.ITEM_WEIGHTS]:
+        weights = {"1": 1e-50, "2": 1e50, "3": 1, "4": 1e50}
+        for a, b in (("1234", "3142"), ("4321", "1234"), ("13", "321")):
+            found = monitor.compare([*a], [*b], metric, item_weights=weights)
+            assert all(map(math.isfinite, found.values()))
 
 
-@pytest.mark.parametrize(
-    "metric, message",
-    [
+def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it():
+    for metric, message in [
         (WEIGHTED, "element_weighted_tau needs item_weights: give item_weights="),
         ("recall", r"^recall\(arm=difference\) needs relevance: give relevance="),
         ("rbo_a", r"^rbo_a\(p=0.9\) needs scores: give scores="),
-    ],
-)
-def test_a_metric_that_needs_what_was_not_given_says_how_to_give_it(metric, message):
-    with pytest.raises(MetricError, match=message):
-        monitor.compare(["a"], ["a"], metric)
-    with pytest.raises(MetricError, match=r"give item_weights=|give relevance=|score= or scores="):
-        monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, metric)
+    ]:
+        with pytest.raises(MetricError, match=message):
+            monitor.compare(["a"], ["a"], metric)
+        with pytest.raises(
+            MetricError, match=r"give item_weights=|give relevance=|score= or scores="
+        ):
+            monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, metric)
 
 
 LONG = pd.DataFrame(
@@ -96,24 +90,21 @@ OTHER = {"u1": ["b", "a", "c"], "u2": ["d", "c"], "u3": ["a"]}
 METRICS = ("ndcg(arm=baseline)", "ndcg(arm=candidate)", "recall(arm=candidate)")
 
 
-@pytest.mark.parametrize(
-    "relevance",
-    [
+def test_relevance_of_every_shape_is_joined_by_user():
+    for relevance in [
         {"u1": {"a": 3, "x": 1}, "u2": {"d": 1}, "u9": {"a": 1}},
         LONG.rename(columns={"grade": "relevance"}),
         LONG.set_index("user"),
         pa.Table.from_pandas(LONG),
         # Of each item the highest grade counts.
         pd.concat([LONG.assign(grade=0), LONG, LONG.assign(grade=0.5)]),
-    ],
-)
-def test_relevance_of_every_shape_is_joined_by_user(relevance):
-    found = monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)
+    ]:
+        found = monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)
 
-    second = 1 / np.log2(3)
-    ideal = 3 + second
-    expected = [[3 / ideal, 3 * second / ideal, 0.5], [second, 1.0, 1.0], [np.nan] * 3]
-    np.testing.assert_allclose(found.to_numpy(), expected, rtol=0, atol=1e-12)
+        second = 1 / np.log2(3)
+        ideal = 3 + second
+        expected = [[3 / ideal, 3 * second / ideal, 0.5], [second, 1.0, 1.0], [np.nan] * 3]
+        np.testing.assert_allclose(found.to_numpy(), expected, rtol=0, atol=1e-12)
 
 
 def test_relevant_items_without_grades_have_grade_one():
@@ -218,21 +209,18 @@ def test_scores_may_be_a_list_column_of_any_numbers():
     assert tau(pa.table(columns | {"scores": [[1.0, 1.0]]}), lists) == [1.0]
 
 
-@pytest.mark.parametrize(
-    "scores, message",
-    [
+def test_scores_that_are_none_are_refused():
+    for scores, message in [
         (
             [1.0],
             "scores of the baseline: row 0 has 1 scores for 2 items: give one score for each item",
         ),
         (None, "scores of the baseline: found no list where a list of numbers"),
         (["high", 1], "scores of the baseline: found 'high' where a number was expected"),
-    ],
-)
-def test_scores_that_are_none_are_refused(scores, message):
-    table = pd.DataFrame({"user": ["u"], "items": [["a", "b"]], "scores": [scores]})
-    with pytest.raises(InputError, match=message):
-        tau(table, {"u": ["a", "b"]})
+    ]:
+        table = pd.DataFrame({"user": ["u"], "items": [["a", "b"]], "scores": [scores]})
+        with pytest.raises(InputError, match=message):
+            tau(table, {"u": ["a", "b"]})
 
 
 @pytest.mark.parametrize(

@@ -24,22 +24,19 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure():
     np.testing.assert_allclose(found.loc["overlap"], expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "by, frame",
-    [
+def test_segments_may_be_a_dict_or_a_series_or_a_column_or_a_level():
+    for by, frame in [
         (BY, FRAME),
         (pd.Series(BY | {"nobody": "z"})[::-1], FRAME),
         ("segment", FRAME.assign(segment=pd.Series(BY))),
         ("segment", FRAME.assign(segment=pd.Series(BY)).set_index("segment", append=True)),
-    ],
-)
-def test_segments_may_be_a_dict_or_a_series_or_a_column_or_a_level(by, frame):
-    found = monitor.summarize(frame, by)
+    ]:
+        found = monitor.summarize(frame, by)
 
-    assert found.index.names == ["metric", "segment"]
-    assert found.xs("overlap").index.tolist() == ["all", "x", "y"]
-    assert found["mean"].tolist()[:3] == [0.5, 0.25, 1.0]
-    assert found["n"].tolist() == [3, 2, 1, 4, 2, 1]
+        assert found.index.names == ["metric", "segment"]
+        assert found.xs("overlap").index.tolist() == ["all", "x", "y"]
+        assert found["mean"].tolist()[:3] == [0.5, 0.25, 1.0]
+        assert found["n"].tolist() == [3, 2, 1, 4, 2, 1]
 
 
 def test_nothing_defined_is_nan_and_one_user_has_no_standard_error():
@@ -121,14 +118,11 @@ def test_chance_follows_k_and_a_catalogue_that_may_be_larger_than_what_is_listed
             monitor.compare_many(TENS, OTHERS, "overlap", catalogue=wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "lists, by_chance",
-    [
+def test_ragged_lists_have_no_value_by_chance():
+    for lists, by_chance in [
         ({user: items[: 10 - user % 3] for user, items in TENS.items()}, None),
         (TENS | {7: TENS[7][:9]}, pytest.approx(10 / 49)),  # one of the 50 items is in no list
         ({1: []}, None),
-    ],
-)
-def test_ragged_lists_have_no_value_by_chance(lists, by_chance):
-    found = monitor.compare_many(lists, lists, "overlap")
-    assert found.attrs["by_chance"] == {"overlap": by_chance}
+    ]:
+        found = monitor.compare_many(lists, lists, "overlap")
+        assert found.attrs["by_chance"] == {"overlap": by_chance}

@@ -206,14 +206,14 @@ element_weighted_footrule_normalized          1
 """
 
 
-@pytest.mark.parametrize("name, far_end", cells(FAR_ENDS))
-def test_a_reversed_list_is_at_the_far_end_of_the_range(name, far_end):
-    for length in (2, 3, 49, 120):
-        top = list(range(length))
-        weights = {item: 0.1 + item % 7 / 3 for item in top}
-        found = parse(name).measure(align(with_weights([(top, top[::-1])], weights)))[0]
-        assert -1.0 <= found <= 1.0
-        assert found == pytest.approx(float(far_end), abs=1e-14)
+def test_a_reversed_list_is_at_the_far_end_of_the_range():
+    for name, far_end in cells(FAR_ENDS):
+        for length in (2, 3, 49, 120):
+            top = list(range(length))
+            weights = {item: 0.1 + item % 7 / 3 for item in top}
+            found = parse(name).measure(align(with_weights([(top, top[::-1])], weights)))[0]
+            assert -1.0 <= found <= 1.0
+            assert found == pytest.approx(float(far_end), abs=1e-14)
 
 
 def test_a_measure_without_the_weights_or_scores_that_it_needs_says_so():
@@ -307,23 +307,20 @@ def test_both_arms_lists_are_compared_by_their_definition(pairs):
     assert np.isnan(is_top_reversed(batch.baseline[:, :2], batch.candidate[:, :2])).all()
 
 
-@pytest.mark.parametrize(
-    "before, now, weight",
-    [
+def test_a_change_of_one_item_has_weight_if_other_items_change_less():
+    """Half of 200 other items of 40 lists gain 4 users, and the others lose 4."""
+    for before, now, weight in [
         (59, 0, 51),  # an item vanishes from the lists of 59 users
         (0, 21, 13),  # 21 users get a new item
         (130, 65, 13.7),  # half of an item's lists
         (60, 80, 0),  # as in a healthy training
-    ],
-)
-def test_a_change_of_one_item_has_weight_if_other_items_change_less(before, now, weight):
-    """Half of 200 other items of 40 lists gain 4 users, and the others lose 4."""
-    change = np.tile([4, -4], 100)
-    others = np.full(200, 40)
-    befores = np.append(others, before)
-    weighed = weigh_changes(befores, np.append(others + change, now))
-    assert weighed[-1] == pytest.approx(weight, abs=0.1)
-    assert not weighed[:-1].any()
+    ]:
+        change = np.tile([4, -4], 100)
+        others = np.full(200, 40)
+        befores = np.append(others, before)
+        weighed = weigh_changes(befores, np.append(others + change, now))
+        assert weighed[-1] == pytest.approx(weight, abs=0.1)
+        assert not weighed[:-1].any()
 
 
 def test_a_change_of_all_items_has_no_weight():

@@ -66,29 +66,29 @@ country=NL  92   88  88 of 88 users of country=NL, normally
 """
 
 
-@pytest.mark.parametrize("segment, everybody, dutch, said", cells(FAULTS))
-def test_identical_lists_alert_in_the_second_run_and_end_in_the_second_good_run(
-    segment, everybody, dutch, said
-):
-    fault = {"all": int(everybody), "country=NL": int(dutch)}
-    runs = [fault, fault, fault, *healthy(22, 0.01)[20:]]
-    first, second, third, healed, over = [
-        each[segment] for each in play(runs, deepcopy(after(0.01)[0]))
-    ]
+def test_identical_lists_alert_in_the_second_run_and_end_in_the_second_good_run():
+    for segment, everybody, dutch, said in cells(FAULTS):
+        fault = {"all": int(everybody), "country=NL": int(dutch)}
+        runs = [fault, fault, fault, *healthy(22, 0.01)[20:]]
+        first, second, third, healed, over = [
+            each[segment] for each in play(runs, deepcopy(after(0.01)[0]))
+        ]
 
-    assert first.state is State.PENDING
-    assert second.state is third.state is healed.state is State.FIRING
-    assert second.reason.startswith(f"the candidate answers with the baseline's list for {said}")
-    assert third.reason.endswith(" (after 20 healthy runs): is the experiment applied?")
-    assert over.state is State.QUIET
+        assert first.state is State.PENDING
+        assert second.state is third.state is healed.state is State.FIRING
+        assert second.reason.startswith(
+            f"the candidate answers with the baseline's list for {said}"
+        )
+        assert third.reason.endswith(" (after 20 healthy runs): is the experiment applied?")
+        assert over.state is State.QUIET
 
 
-@pytest.mark.parametrize("share", [0.3, 0.97, 1.0])
-def test_nothing_fires_if_many_lists_are_usually_identical(share):
-    rejudging, before = after(share)
-    seen = [*before, *play(healthy(40, share)[20:], rejudging)]
-    assert {state.state for states in seen for state in states.values()} == {State.QUIET}
-    assert seen[-1]["all"].outcome is Outcome.OK
+def test_nothing_fires_if_many_lists_are_usually_identical():
+    for share in [0.3, 0.97, 1.0]:
+        rejudging, before = after(share)
+        seen = [*before, *play(healthy(40, share)[20:], rejudging)]
+        assert {state.state for states in seen for state in states.values()} == {State.QUIET}
+        assert seen[-1]["all"].outcome is Outcome.OK
 
 
 USERS = 100

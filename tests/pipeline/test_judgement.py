@@ -375,16 +375,16 @@ a:1,b:1,c:1,d:1,e:1,f:1                          None  None    None
 """
 
 
-@pytest.mark.parametrize("row", cells(ANSWERED))
-def test_the_model_is_the_last_version_that_answered_two_thirds_of_the_users(row):
-    by_run = []
-    for text in row[0].split():
-        users = dict(each.split(":") for each in text.split(",") if ":" in each)
-        mixed = {name: int(count) for name, count in users.items()}
-        by_run.append(UNCLEAR.get(text, mixed or text))
-    (found,) = (days_of(by_run, [0.5] * len(by_run))[-1].models or {}).values()
-    since = None if found.since is None else (found.since - SLOT).days
-    assert [str(each) for each in (found.now, found.before, since)] == row[1:]
+def test_the_model_is_the_last_version_that_answered_two_thirds_of_the_users():
+    for row in cells(ANSWERED):
+        by_run = []
+        for text in row[0].split():
+            users = dict(each.split(":") for each in text.split(",") if ":" in each)
+            mixed = {name: int(count) for name, count in users.items()}
+            by_run.append(UNCLEAR.get(text, mixed or text))
+        (found,) = (days_of(by_run, [0.5] * len(by_run))[-1].models or {}).values()
+        since = None if found.since is None else (found.since - SLOT).days
+        assert [str(each) for each in (found.now, found.before, since)] == row[1:]
 
 
 AFTER_OLD = """
@@ -406,13 +406,13 @@ half v13         0.50 0.30            too_few  not judged by what was normal bef
 """Versions and means of the runs after `OLD`; what is found of the last one, and what is said of it."""
 
 
-@pytest.mark.parametrize("versions, means, outcome, said", cells(AFTER_OLD))
-def test_a_run_is_judged_by_the_normal_values_of_its_model(versions, means, outcome, said):
-    after = [UNCLEAR.get(version, version) for version in versions.split()]
-    found, _ = judged_by([*OLD, *after], [*MEANS, *map(float, means.split())])
-    assert found.outcome == outcome
-    assert (found.state is State.FIRING) == (outcome == "breach")
-    assert said in found.reason
+def test_a_run_is_judged_by_the_normal_values_of_its_model():
+    for versions, means, outcome, said in cells(AFTER_OLD):
+        after = [UNCLEAR.get(version, version) for version in versions.split()]
+        found, _ = judged_by([*OLD, *after], [*MEANS, *map(float, means.split())])
+        assert found.outcome == outcome
+        assert (found.state is State.FIRING) == (outcome == "breach")
+        assert said in found.reason
 
 
 def test_runs_without_a_version_count_and_a_model_change_is_mentioned_only_for_a_while():

@@ -268,21 +268,19 @@ a                    ok           takes    -               only 1 of 2 users
 """
 
 
-@pytest.mark.parametrize("answered, earlier, does, written, reason", cells(WRITTEN))
-def test_the_sink_gets_all_scores_but_scores_of_an_ok_run_are_only_replaced_by_an_ok_run(
-    answered, earlier, does, written, reason
-):
-    sink = CannedSink(OutputError("scores_to: no") if does == "refuses" else None)
-    lists = (
-        pull({name: [1, 2] for name in "ab"}),
-        pull({name: [1, 2] for name in answered.split() if name != "-"}),
-    )
-    told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
-    opened = arms(*lists, users("a", "b"), scores_to=sink)
-    result = execute(told, opened, claim(has_ok_run=earlier == "ok"), Memory(), StillClock())
-    assert (sink.written or ["-"]) == [written]
-    assert result.scores is None
-    assert str(result.reason).startswith(reason)
+def test_the_sink_gets_all_scores_but_scores_of_an_ok_run_are_only_replaced_by_an_ok_run():
+    for answered, earlier, does, written, reason in cells(WRITTEN):
+        sink = CannedSink(OutputError("scores_to: no") if does == "refuses" else None)
+        lists = (
+            pull({name: [1, 2] for name in "ab"}),
+            pull({name: [1, 2] for name in answered.split() if name != "-"}),
+        )
+        told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
+        opened = arms(*lists, users("a", "b"), scores_to=sink)
+        result = execute(told, opened, claim(has_ok_run=earlier == "ok"), Memory(), StillClock())
+        assert (sink.written or ["-"]) == [written]
+        assert result.scores is None
+        assert str(result.reason).startswith(reason)
 
 
 def test_a_segment_with_too_few_paired_users_is_not_judged_shown_or_kept():

@@ -282,17 +282,15 @@ def with_finding(found, text):
     return replace(found, finding=finding)
 
 
-@pytest.mark.parametrize("now, earlier, alerts, recalled", cells(RECALLED))
-def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts(
-    now, earlier, alerts, recalled
-):
-    found = explained(OTHER, memory=after(run(SAME)))
-    current = replace(found, finding=None) if now == "-" else with_finding(found, now)
-    past = [with_finding(found, each) for each in earlier.split(", ")]
-    starts = [ALERTS[name] for name in alerts.split()]
-    result = choose_explanation(current, [(SLOT, each) for each in past], starts)
-    assert result is not None
-    assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
+def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts():
+    for now, earlier, alerts, recalled in cells(RECALLED):
+        found = explained(OTHER, memory=after(run(SAME)))
+        current = replace(found, finding=None) if now == "-" else with_finding(found, now)
+        past = [with_finding(found, each) for each in earlier.split(", ")]
+        starts = [ALERTS[name] for name in alerts.split()]
+        result = choose_explanation(current, [(SLOT, each) for each in past], starts)
+        assert result is not None
+        assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
 
 
 def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explains_it():

@@ -139,11 +139,11 @@ def test_normal_deviates_are_finite_and_large_where_p_is_small():
     assert np.isnan(z_of_p_value(np.array([np.nan]))).all()
 
 
-@pytest.mark.parametrize("between", [0.0, 0.5])
-def test_the_rate_holds_when_few_users_answer_at_times(between):
-    rng = np.random.default_rng(11)
-    errors = 8 / np.sqrt(rng.choice([25, 60, 700], size=(11, 40_000)))
-    values = between * rng.normal(size=errors.shape) + errors * rng.normal(size=errors.shape)
-    p = compute_p_values(compute_reference(values[:-1], errors[:-1]), values[-1], errors[-1])
-    for share in (0.01, 0.001):
-        assert np.mean(p < share) < 1.3 * share + 4 * np.sqrt(share / 40_000)
+def test_the_rate_holds_when_few_users_answer_at_times():
+    for between in [0.0, 0.5]:
+        rng = np.random.default_rng(11)
+        errors = 8 / np.sqrt(rng.choice([25, 60, 700], size=(11, 40_000)))
+        values = between * rng.normal(size=errors.shape) + errors * rng.normal(size=errors.shape)
+        p = compute_p_values(compute_reference(values[:-1], errors[:-1]), values[-1], errors[-1])
+        for share in (0.01, 0.001):
+            assert np.mean(p < share) < 1.3 * share + 4 * np.sqrt(share / 40_000)

@@ -86,34 +86,32 @@ def expected_on(day, values, alarms, *, is_known_at_once=True, side=0.0):
     return float(np.median(found.center))
 
 
-@pytest.mark.parametrize("first, pages", [(0, 1), (42, 1), (42, 2)])
-def test_a_pattern_is_known_after_two_recurrences_with_an_alert_and_a_weekend_after_one(
-    first, pages
-):
-    values, alarms = alarmed(weekends(first + 33, first))
-    alarms[first + 7 * pages :] = False  # what is expected does not page
-    for day, level in ((4, 0), (5, -8), (6, -8)):
-        for weeks in (1, 2, 3, 4):
-            runs = first + 7 * weeks + day
-            expected = level if weeks >= pages else 0
-            found = expected_on(day, values[:runs], alarms[:runs], is_known_at_once=pages == 1)
-            assert found == pytest.approx(expected, abs=0.9)
+def test_a_pattern_is_known_after_two_recurrences_with_an_alert_and_a_weekend_after_one():
+    for first, pages in [(0, 1), (42, 1), (42, 2)]:
+        values, alarms = alarmed(weekends(first + 33, first))
+        alarms[first + 7 * pages :] = False  # what is expected does not page
+        for day, level in ((4, 0), (5, -8), (6, -8)):
+            for weeks in (1, 2, 3, 4):
+                runs = first + 7 * weeks + day
+                expected = level if weeks >= pages else 0
+                found = expected_on(day, values[:runs], alarms[:runs], is_known_at_once=pages == 1)
+                assert found == pytest.approx(expected, abs=0.9)
 
 
-@pytest.mark.parametrize("days", [1, 7])
-def test_a_day_in_progress_is_not_learned(days):
+def test_a_day_in_progress_is_not_learned():
     """Today two runs of 24 were ill, and healed.
 
     A fault in the same hours of the days before changes that as little.
     """
-    ill = np.arange(24 * days + 10) >= 24 * days + 3
-    ill &= np.arange(len(ill)) < 24 * days + 5
-    values, alarms = alarmed(ill)
-    day = np.arange(len(ill)) // 24
-    phases = Phases(past=day % 7, now=days % 7, runs_under_way=10)
-    found = remove_seasons(values, [phases], alarms)
-    assert np.array_equal(found.values, values)
-    assert found.phase_variance == pytest.approx(np.ones(50))
+    for days in [1, 7]:
+        ill = np.arange(24 * days + 10) >= 24 * days + 3
+        ill &= np.arange(len(ill)) < 24 * days + 5
+        values, alarms = alarmed(ill)
+        day = np.arange(len(ill)) // 24
+        phases = Phases(past=day % 7, now=days % 7, runs_under_way=10)
+        found = remove_seasons(values, [phases], alarms)
+        assert np.array_equal(found.values, values)
+        assert found.phase_variance == pytest.approx(np.ones(50))
 
 
 def test_a_weekend_that_is_well_again_is_expected_to_be_well():

@@ -157,17 +157,17 @@ def test_a_type_that_holds_no_ids_is_named(word, tmp_path):
         pull_of("u", file={"path": path, "user": "user", "items": "items"})
 
 
-@pytest.mark.parametrize("odd", [True, date(2024, 1, 1), 0.5, (1, 2, 3), "", "a\0"], ids=repr)
-def test_lists_of_python_and_plugins_refuse_the_same_values(odd):
-    with pytest.raises(
-        InputError,
-        match=r"the first list: found .*: (ids must be integers or text|give the ids alone)",
-    ):
-        monitor.compare([odd], ["a"])
+def test_lists_of_python_and_plugins_refuse_the_same_values():
+    for odd in [True, date(2024, 1, 1), 0.5, (1, 2, 3), "", "a\0"]:
+        with pytest.raises(
+            InputError,
+            match=r"the first list: found .*: (ids must be integers or text|give the ids alone)",
+        ):
+            monitor.compare([odd], ["a"])
 
-    lists = ListCollector(5)
-    lists.add("u", [odd])
-    assert lists.pull().failures == {"u": "malformed"}
+        lists = ListCollector(5)
+        lists.add("u", [odd])
+        assert lists.pull().failures == {"u": "malformed"}
 
 
 def test_pairs_of_item_and_score_are_refused_with_what_to_do():

@@ -53,21 +53,21 @@ def test_recombees_signature_is_last_in_the_query_and_covers_everything_before_i
     assert signature == hmac.new(b"private", before.encode(), hashlib.sha1).hexdigest()
 
 
-@pytest.mark.parametrize("path, options", [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)])
-def test_awss_signature_is_botocores_byte_for_byte(path, options):
-    keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "service": "personalize"}
-    url, asked = asked_with(path, auth={"aws": keys | {"region": "eu-west-1"}}, **options)
+def test_awss_signature_is_botocores_byte_for_byte():
+    for path, options in [("/{user}?n={k}&of=a%2Cb%20c", {}), ("/lists", POST)]:
+        keys = {"access_key": "AKIDEXAMPLE", "secret_key": "secret", "service": "personalize"}
+        url, asked = asked_with(path, auth={"aws": keys | {"region": "eu-west-1"}}, **options)
 
-    again = AWSRequest(asked.method, url + asked.path, {}, asked.body)
-    signer = SigV4Auth(Credentials("AKIDEXAMPLE", "secret"), "personalize", "eu-west-1")
-    again.context["timestamp"] = asked.headers["x-amz-date"]
-    again.headers["X-Amz-Date"] = asked.headers["x-amz-date"]
-    signature = signer.signature(
-        signer.string_to_sign(again, signer.canonical_request(again)), again
-    )
-    assert asked.headers["authorization"].endswith(
-        f"SignedHeaders=host;x-amz-date, Signature={signature}"
-    )
+        again = AWSRequest(asked.method, url + asked.path, {}, asked.body)
+        signer = SigV4Auth(Credentials("AKIDEXAMPLE", "secret"), "personalize", "eu-west-1")
+        again.context["timestamp"] = asked.headers["x-amz-date"]
+        again.headers["X-Amz-Date"] = asked.headers["x-amz-date"]
+        signature = signer.signature(
+            signer.string_to_sign(again, signer.canonical_request(again)), again
+        )
+        assert asked.headers["authorization"].endswith(
+            f"SignedHeaders=host;x-amz-date, Signature={signature}"
+        )
 
 
 def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch, tmp_path):
