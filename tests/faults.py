@@ -7,6 +7,7 @@ day, with the fault in them.
 from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -144,7 +145,7 @@ class Fault:
     kind: Kind
     begins: int
     ends: int | None = None
-    arms: tuple[Arm, ...] = (Arm.CANDIDATE,)
+    arms: Any = (Arm.CANDIDATE,)
     segment: str = ALL
     share: float = 1.0
     seed: int = 0

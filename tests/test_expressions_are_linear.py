@@ -69,7 +69,7 @@ class Expression:
     module: str
     name: str
     method: str
-    pattern: re.Pattern[Any]
+    pattern: Any
 
 
 def expressions():

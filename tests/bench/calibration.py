@@ -11,10 +11,8 @@ import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import betainc, chdtri, stdtrit
 
 from bench import show
@@ -43,8 +41,6 @@ from monitor.statistics.reference.season import (
 )
 from monitor.statistics.reference.spread import PastAlerts
 from monitor.statistics.reference.thresholds import SHARE_OF_ALL, Budget, propose_thresholds
-
-Floats = npt.NDArray[np.float64]
 
 WEEK = 7
 BINS = 40
@@ -252,9 +248,6 @@ def _quantile(counts, rank):
     )
     return (EDGES[at] + part * (EDGES[1] - EDGES[0]))[..., 0]
 
-
-Flags = npt.NDArray[np.bool_]
-T = TypeVar("T", Floats, Flags)
 
 STATED = 90.0
 """The configured number of runs between false pages."""

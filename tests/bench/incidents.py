@@ -27,10 +27,10 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -165,7 +165,7 @@ class Received:
     """
 
     message_read: Read | None
-    wrong: Sequence[str]
+    wrong: Any
     pages: int
     is_ended: bool
     most_bytes: int
@@ -183,7 +183,7 @@ class Incident:
     users: int
     day: int
     mail: str
-    received: Mapping[str, Received]
+    received: Any
 
     @property
     def is_right(self):

@@ -21,10 +21,7 @@ from drift_lists import lists_folder
 from monitor import compare_many
 from monitor.statistics.sequential.gate import Scale, follow_capital
 
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-Rng = np.random.Generator
-Draw = Callable[[Rng, tuple[int, int]], Floats]
 
 HISTORIES = 10_000
 BATCH = 500

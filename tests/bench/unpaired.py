@@ -9,6 +9,7 @@ factors, and each training changes items and users at random. The scores are lik
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,9 +54,9 @@ PART = 200
 class Pool:
     """For each training and user, the `features` of the score, float32 (trainings, users, features)."""
 
-    before: np.ndarray
-    baseline: np.ndarray
-    candidate: dict[str, np.ndarray]  # by fault, and `healthy`  # type: ignore[type-arg]
+    before: Any
+    baseline: Any
+    candidate: Any  # by fault, and `healthy`  # type: ignore[type-arg]
 
 
 def score(now, before):

@@ -61,8 +61,8 @@ class Planter:
 
     folder: Path
     running: ExitStack
-    faults: list[Fault] = field(default_factory=list)
-    environ: dict[str, str] = field(default_factory=dict)
+    faults: Any = field(default_factory=list)
+    environ: Any = field(default_factory=dict)
 
     def add(self, name, candidate, told, users=None):
         self.faults.append(Fault(name, candidate, told, users))

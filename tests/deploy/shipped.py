@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from typing import Any
 
 import yaml
 
@@ -44,7 +45,7 @@ class Alert:
     name: str
     severity: str | None
     notified_by: str | None
-    annotations: dict[str, str]
+    annotations: Any
 
 
 @cache

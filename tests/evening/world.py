@@ -2,12 +2,12 @@
 
 import json
 import signal
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import make_url
 
@@ -26,10 +26,10 @@ from servers.heard import read_body, read_mail
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.postgres import PASSWORD
 from servers.prometheus import running_prometheus
-from servers.proxy import Proxy, proxying
+from servers.proxy import proxying
 from servers.slack import FakeSlack
 from servers.smtp import LOGIN, MailServer, running_mail_server
-from servers.webhook import Collector, Reply, answer, running_webhook
+from servers.webhook import answer, running_webhook
 from storage.worked import store_at
 
 EVERY_S = 3
@@ -64,10 +64,6 @@ class Question:
         ]
 
 
-Change = Callable[[Question], object]
-"""The answer of an arm for one user. None leaves the user out."""
-
-
 def answer_with(change, shop, arm, asked):
     """A reply that makes its lists when it is sent, at the same time as other replies."""
 
@@ -88,17 +84,18 @@ def answer_with(change, shop, arm, asked):
 class Evening:
     """Everything that runs.
 
-    ``broken`` has the answers of arms with a fault. ``gates`` are proxies before servers.
+    ``broken`` has the answers of arms with a fault: a change of the answer (None leaves the user out), or a reply.
+    ``gates`` are proxies before servers.
     """
 
     folder: Path
     store: SqlStore
-    hooks: tuple[Collector, Collector, Collector]
+    hooks: Any
     mail: MailServer
     alertmanager: AlertmanagerServer
-    gates: dict[str, Proxy]
-    broken: dict[tuple[str, Arm], tuple[Change, Reply | None]] = field(default_factory=dict)
-    daemons: list[ServeProcess] = field(default_factory=list)
+    gates: Any
+    broken: Any = field(default_factory=dict)
+    daemons: Any = field(default_factory=list)
     path: Path = Path()
 
     def respond(self, request):

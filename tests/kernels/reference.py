@@ -2,18 +2,14 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import scipy
 
 from monitor.model.rankings import ByArm, PairBatch
 
-Pair = tuple[Sequence[int], Sequence[int]]
-Draw = Callable[..., list[Any]]
 SHORT = (1, 2, 3, 5, 8, 12, 25)
 LONG = (1, 2, 3, 5, 10, 17, 40, 120)
 TOPS = (0, 2**16 - 8, 2**24, 2**31 - 700)

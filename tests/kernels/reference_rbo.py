@@ -6,13 +6,9 @@ import itertools
 import math
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from kernels import reference
-
-Tied = tuple[Sequence[int], Sequence[float]]
-"""Items best first, and their scores."""
 
 
 def agreement(a, b, depth):

@@ -2,7 +2,6 @@
 
 import math
 import random
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,9 +16,6 @@ from kernels.reference import LONG, SHORT, TOPS
 from monitor.measures.kernels import align
 from monitor.measures.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.measures.metrics import parse
-
-Measures = dict[str, Callable[..., float]]
-"""Definitions by the measure's name."""
 
 chance = random.Random(7)  # noqa: S311 - test data
 PRICES = {item: 10 ** chance.uniform(-2, 2) for item in range(200)}
@@ -66,7 +62,7 @@ def of_slow(names):
     return {name: getattr(slow, name) for name in names.split()}
 
 
-OF_LONG_LISTS: Measures = {
+OF_LONG_LISTS: Any = {
     "extended_tau": reference.extended_tau,
     "overlap": reference.overlap,
     "jaccard": jaccard_by_sets,
@@ -78,7 +74,7 @@ OF_LONG_LISTS: Measures = {
     "rbo_res(p=0.6)": width_of_rbo,
     **{f"rbo(p={p})": partial(rbo_of_package, p=p) for p in (0.3, 0.9, 0.99)},
 }
-OF_SHORT_LISTS: Measures = {
+OF_SHORT_LISTS: Any = {
     **of_slow("appended_tau kendall_tau kendall_distance weighted_tau tau_ap"),
     **of_slow("footrule footrule_normalized topk_footrule topk_footrule_normalized"),
     "extended_tau_unscaled": unscaled_tau,
@@ -95,7 +91,7 @@ for penalty in (0.0, 0.5):
 for gain in ("linear", "exponential"):
     defined = partial(reference_relevance.ndcg_vs_baseline, gain=gain)
     OF_SHORT_LISTS[f"ndcg_vs_baseline(gain={gain})"] = defined
-OF_WEIGHTED_LISTS: Measures = {
+OF_WEIGHTED_LISTS: Any = {
     **of_slow("element_weighted_tau element_weighted_kendall_distance_normalized"),
     "element_weighted_kendall_distance": slow.generalized_kendall_distance,
     "element_weighted_footrule": slow.weighted_footrule,
@@ -111,7 +107,7 @@ for name in DISCOUNTS:
         ),
         f"generalized_footrule(discount={name})": partial(slow.weighted_footrule, discount=name),
     }
-OF_TIED_LISTS: Measures = {
+OF_TIED_LISTS: Any = {
     "kendall_tau": slow.tied_tau,
     "weighted_tau": slow.tied_weighted_tau,
     **{f"rbo_{kind}": partial(reference_rbo.tied_rbo, p=0.9, kind=kind) for kind in "wab"},

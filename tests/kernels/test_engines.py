@@ -1,7 +1,6 @@
 """Which engine is used, and when; machine code finds what numpy finds, bit by bit."""
 
 import mmap
-from collections.abc import Callable, Iterator
 from itertools import count
 
 import numpy as np
@@ -73,9 +72,6 @@ def test_without_machine_code_numba_is_an_error_and_auto_is_numpy(
 def draw(n, k, *, top=0, even=False):
     """Codes from ``top`` on."""
     return reference.batch(reference.draw(n, 0, even=even, lengths=(k,), tops=(top,)), k)
-
-
-Engine = Callable[[], Iterator[None]]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections import defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from sqlalchemy import text
 
@@ -85,9 +86,9 @@ class BadReceiver:
     draw: random.Random
     on_request: threading.Event
     is_calm: bool = False
-    read: list[tuple[str, str, bool, bool]] = field(default_factory=list)
+    read: Any = field(default_factory=list)
     """Incident, key, whether the sender knows the outcome, and whether the message is the end of the incident."""
-    taken: set[tuple[str, str]] = field(default_factory=set)
+    taken: Any = field(default_factory=set)
     """Keys of firings, and their status, in messages that were accepted."""
     _failures: int = 0
 

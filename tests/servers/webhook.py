@@ -7,12 +7,12 @@ import ssl
 import threading
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from http import HTTPStatus
 from http.client import parse_headers
+from typing import Any
 
 import pytest
 from requests.structures import CaseInsensitiveDict
@@ -33,7 +33,7 @@ def bomb():
 class Request:
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: Any
     body: bytes
 
     def json(self):
@@ -49,12 +49,12 @@ class Collector:
     """Each of ``replies`` is used once. Then the reply is that of ``respond``, or ``default``."""
 
     url: str = ""
-    requests: list[Request] = field(default_factory=list)
+    requests: Any = field(default_factory=list)
     connections: int = 0
-    open: set[socket.socket] = field(default_factory=set)
-    replies: deque["Reply"] = field(default_factory=deque)
-    default: "Reply" = field(default_factory=lambda: answer(200))
-    respond: "Callable[[Request], Reply] | None" = None
+    open: Any = field(default_factory=set)
+    replies: Any = field(default_factory=deque)
+    default: Any = field(default_factory=lambda: answer(200))
+    respond: Any = None
     stopped: threading.Event = field(default_factory=threading.Event)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -78,9 +78,6 @@ class Collector:
             raise Cut
 
 
-Reply = Callable[[Collector, socket.socket], None]
-
-
 def head(status, headers=None):
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
@@ -96,7 +93,7 @@ def answer(status, headers=None, body=b""):
     return reply
 
 
-def hang(collector, sock):  # noqa: ARG001 - a Reply
+def hang(collector, sock):  # noqa: ARG001 - a reply
     collector.rest(60)
 
 

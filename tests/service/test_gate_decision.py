@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 import yaml
@@ -30,7 +29,6 @@ from tables import cells
 
 METRIC = "extended_tau"
 OVER = DerivedMetric.OVER_FLOOR.of(METRIC)
-Floats = npt.NDArray[np.float64]
 
 
 def sampled(**changes):

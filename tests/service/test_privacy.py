@@ -6,6 +6,7 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote, unquote
 
 import pyarrow.parquet as pq
@@ -44,8 +45,8 @@ SECRET = Pseudonyms(KEY)
 class Life:
     """What is left of a daemon's life: every output by its name, and the messages."""
 
-    outputs: dict[str, bytes]
-    messages: list[bytes]
+    outputs: Any
+    messages: Any
 
 
 CONFIG = """

@@ -1,11 +1,9 @@
 """The same rows in every kind of table: a file of each format, a database, Redis."""
 
 import json
-from collections.abc import Callable
 from contextlib import closing
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -17,8 +15,6 @@ import sqlalchemy as sa
 
 from servers.lists import as_text, source_of, write_csv, write_jsonl
 from servers.redis import emptied_redis, shared_redis
-
-Row = dict[str, Any]
 
 
 def parquet(rows, folder, **columns):
@@ -87,7 +83,6 @@ KINDS: Any = {
 }
 
 WRITERS = {"parquet": parquet, "csv": in_csv, "jsonl": jsonl, "sqlite": sqlite}
-Write = Callable[[Any, Path], dict[str, Any]]
 
 
 def source_with(given, **more):

@@ -7,7 +7,6 @@ import re
 import socketserver
 import ssl
 import threading
-from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import field, replace
 from datetime import UTC, datetime
@@ -57,7 +56,7 @@ class Cell:
 
     fault: str
     kind: str
-    candidate: Mapping[str, Any] = field(default_factory=dict)
+    candidate: Any = field(default_factory=dict)
     told: str = ""
     lost: int = 8
     both: bool = False

@@ -31,7 +31,6 @@ from sources.tables import WRITERS, case, database, jsonl, source_with
 from sources.test_users import users_of
 from tables import parsed
 
-Row = dict[str, Any]
 AT = SLOT - MINUTE
 
 
@@ -65,7 +64,7 @@ def test_an_example_is_shown_on_one_line_and_only_where_it_may_be():
     assert "such as 'eve  [31m'xxx" in caught.value.shown
 
 
-WIDE: Row = {"user": "who", "items": "what"}
+WIDE: Any = {"user": "who", "items": "what"}
 LONG = {"user": "who", "item": "what", "rank": "place"}
 every_form = pytest.mark.parametrize(
     "write", [case(form, write) for form, write in WRITERS.items() if form != "jsonl"] + [jsonl]
@@ -89,7 +88,7 @@ SPOILED = parsed("""
 def test_rows_without_a_user_and_items_that_are_no_ids_fail_the_source_above_the_limit(
     form, items, found, tmp_path
 ):
-    rows: list[Row] = [{"who": f"u{n}", "what": [type(items[0])(n)]} for n in range(49)]
+    rows: Any = [{"who": f"u{n}", "what": [type(items[0])(n)]} for n in range(49)]
     asked = request("odd", *(row["who"] for row in rows))
 
     for column, odd, no_id in (("who", "", "empty text|null"), ("what", "odd", found)):
@@ -105,7 +104,7 @@ def test_rows_without_a_user_and_items_that_are_no_ids_fail_the_source_above_the
 @every_form
 def test_the_unit_of_a_time_follows_from_its_size(write, tmp_path):
     moments = {"u": AT, "late": SLOT + MINUTE}
-    rows: list[Row] = [
+    rows: Any = [
         {"who": f"{name}{unit}", "what": [1], "at": int(at.timestamp()) * 10**unit}
         for name, at in moments.items()
         for unit in (0, 3, 6, 9)
@@ -121,7 +120,7 @@ def test_the_unit_of_a_time_follows_from_its_size(write, tmp_path):
 @pytest.mark.parametrize("form", ["csv", "jsonl", "sqlite"])
 def test_rows_whose_time_cannot_be_read_fail_the_source(form, tmp_path):
     odd = ["yesterday", "", "08/01/2024 12:00", None, "1e30"]
-    rows: list[Row] = [{"who": f"u{n}", "what": [n], "at": AT.isoformat()} for n in range(95)]
+    rows: Any = [{"who": f"u{n}", "what": [n], "at": AT.isoformat()} for n in range(95)]
     rows += [{"who": "odd", "what": [1], "at": at} for at in odd]
     given, served = WRITERS[form](rows, tmp_path, **WIDE), {"time": "at", "within": "1h"}
 
@@ -146,7 +145,7 @@ def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path):
 
 @every_form
 def test_users_and_segments_are_counted(write, tmp_path):
-    rows: list[Row] = [{"who": f"u{n}", "land": "NO"} for n in range(98)]
+    rows: Any = [{"who": f"u{n}", "land": "NO"} for n in range(98)]
     rows += [{"who": "", "land": "NO"}, {"who": "v", "land": "x" * 1001}]
 
     table = users_of(write(rows, tmp_path, user="who"), "land")
@@ -157,7 +156,7 @@ def test_users_and_segments_are_counted(write, tmp_path):
 
 @every_form
 def test_relevance_without_a_user_is_counted(write, tmp_path):
-    rows: list[Row] = [{"who": f"u{n}", "what": n} for n in range(99)]
+    rows: Any = [{"who": f"u{n}", "what": n} for n in range(99)]
 
     def read(nobody):
         given = write(rows + [{"who": "", "what": 1}] * nobody, tmp_path, user="who", item="what")
@@ -172,7 +171,7 @@ def test_relevance_without_a_user_is_counted(write, tmp_path):
 def test_a_run_names_what_it_left_out_and_hides_examples_of_users_that_are_hidden(
     tmp_path, is_private
 ):
-    rows: list[Row] = [
+    rows: Any = [
         {"who": f"u{n}", "what": [n], "country": "NO", "tier": 1, "vip": True} for n in range(199)
     ]
     rows.append(rows[0] | {"who": {"name": "anna"}})

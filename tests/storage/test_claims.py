@@ -3,7 +3,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import TypeVar
 
 import pytest
 
@@ -102,7 +101,6 @@ def test_the_claim_of_a_slot_is_known_until_it_is_released(store):
 
 
 WORKERS = 6
-T = TypeVar("T")
 
 
 def at_once(stores, work):

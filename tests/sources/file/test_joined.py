@@ -249,9 +249,6 @@ def test_equal_hashes_are_found_in_memory_and_in_the_database(
         assert database.has_repeated(scratch, query) is is_repeated
 
 
-Files = tuple[FileSourceOptions, FileSourceOptions]
-
-
 @pytest.fixture
 def files(tmp_path):
     """Baseline and candidate, clean and wide."""
