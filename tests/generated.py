@@ -37,7 +37,7 @@ spec:
 
 def texts():
     """Each file with the whole text that it should have."""
-    yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
+    yield ROOT / "config/rankwatch.schema.json", f"{json.dumps(json_schema(), indent=2)}\n"
     yield _with(ROOT / "docs/reference/commands.md", commands_reference())
     yield _with(ROOT / "docs/reference/configuration.md", settings_reference())
     yield _with(ROOT / "docs/reference/http-profiles.md", profiles_reference())

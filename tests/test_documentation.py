@@ -82,13 +82,13 @@ def test_the_reference_has_a_row_and_a_section_for_every_command_and_names_its_o
     for path in LEAVES:
         told = CLI_GUIDE.partition(f"\n### rankwatch {' '.join(path)}\n")[2].partition("\n##")[0]
         options = [name for one in COMMANDS[path].params for name in one.opts if name[0] == "-"]
-        assert [name for name in options if name not in told] == [], path
+        assert not [name for name in options if name not in told], path
 
 
 def test_every_command_and_each_of_its_options_has_help():
     for path, command in COMMANDS.items():
         assert command.help, path
-        assert [one.name for one in command.params if not getattr(one, "help", None)] == [], path
+        assert not [one.name for one in command.params if not getattr(one, "help", None)], path
 
 
 def test_the_guide_to_commands_and_help_state_the_same_exit_codes():
@@ -100,7 +100,7 @@ def test_the_guide_lists_the_keys_of_the_api_and_no_others():
     code = "".join(path.read_text() for path in (ROOT / "monitor").rglob("*.py"))
     assert unlisted([{"scores": {"any metric": 1}, "planted": {"at": 1}}]) == {"planted"}
     words = set(re.findall(r"\w+", code))
-    assert {key for key in KEYS if key.rstrip("0123456789") not in words} == set()
+    assert not {key for key in KEYS if key.rstrip("0123456789") not in words}
     for name, schema in describe_api()["components"]["schemas"].items():
         for key, shape in schema.get("properties", {}).items():
             assert key in KEYS, (name, key)
@@ -157,19 +157,19 @@ def test_the_guide_names_every_environment_variable_that_the_program_reads():
         "WATCHDOG_USEC",
     }
     listed = CLI_GUIDE.partition("| environment variable |")[2].partition("\n\n")[0]
-    assert {name for name in read - handed_on if f"`{name}`" not in listed} == set()
+    assert not {name for name in read - handed_on if f"`{name}`" not in listed}
 
 
 def test_what_run_once_leaves_out_is_documented():
     documented = section(DEPLOYING, "Without a daemon")
-    assert {name for name in DAEMON_GAUGES if f"`{SERIES_PREFIX}{name}`" not in documented} == set()
+    assert not {name for name in DAEMON_GAUGES if f"`{SERIES_PREFIX}{name}`" not in documented}
     wanted = {
         name
         for one in COMMANDS["run-once",].params
         for name in one.opts
         if name.startswith("--textfile")
     }
-    assert {name for name in wanted if name not in documented} == set()
+    assert not {name for name in wanted if name not in documented}
 
 
 @pytest.mark.integration
@@ -186,7 +186,7 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path):
 
 def test_the_guide_for_plugins_names_every_name_of_the_port():
     guide = (ROOT / "docs/contribute/plugins.md").read_text()
-    assert [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)] == []
+    assert not [name for name in plugin_v1.__all__ if not re.search(rf"`[^`]*\b{name}\b", guide)]
 
 
 def documents():

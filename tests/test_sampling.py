@@ -101,7 +101,7 @@ def test_if_a_tenth_of_the_users_is_replaced_the_rest_of_the_sample_stays():
     table = users(len(COUNTRIES), country=COUNTRIES)
     chosen = comparison(sample=SampleOptions(fixed=300, minimum=40))
     stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
-    names = table.users.where(stays, "new" + table.users)
+    names = table.users.where(stays, f"new{table.users}")
     before = set(draw_users(table, chosen, SLOT).users) & set(names)
     after = draw_users(UserTable(users=names, segments=table.segments), chosen, SLOT + DAY)
     assert len(before & set(after.users)) >= 0.95 * len(before)
@@ -134,7 +134,7 @@ def test_a_real_value_named_other_keeps_all_its_users():
 
 def test_very_long_similar_values_are_cut_and_stay_different():
     long = "x" * 5000
-    segments = segments_of(pd.Categorical([long + "a", long + "b"]), 10)
+    segments = segments_of(pd.Categorical([f"{long}a", f"{long}b"]), 10)
     assert [len(rows) for rows in segments.values()] == [2, 1, 1]
     assert all(len(name) <= 122 for name in segments)
 

@@ -155,7 +155,7 @@ def test_few_scores_have_no_mean_or_no_standard_error_and_scores_at_the_ends_are
     assert nobody.n == 0
     assert nobody.n_undefined == 1
     assert nobody.mean is None
-    assert nobody.statistics == {}
+    assert not nobody.statistics
     assert one.n == 1
     assert one.mean == 0.5
     assert one.standard_error is None

@@ -42,7 +42,7 @@ def test_what_a_run_that_nobody_waits_for_has_open_is_removed_at_the_end(tmp_pat
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with scratch_database("60MB"):
         temporary_database._remove_folders()
-        assert list(tmp_path.iterdir()) == []
+        assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "file"])

@@ -119,7 +119,7 @@ def test_no_module_decides_by_a_text():
             constants = vars(importlib.import_module(module))
             lines = list(find_decisions(ast.parse(path.read_text()), constants))
             found += [f"{module}:{line}" for line in lines]
-    assert found == []
+    assert not found
 
 
 PLANTED = """
@@ -158,4 +158,4 @@ def test_what_compares_values_or_whole_texts_of_two_things_is_none():
         'if message["type"] == "http.response.start": pass',
     ]:
         constants = {"KINDS": frozenset([1, 2]), "HAS_LIST": 0}
-        assert list(find_decisions(ast.parse(line), constants)) == []
+        assert not list(find_decisions(ast.parse(line), constants))

@@ -189,7 +189,7 @@ def test_users_without_parts_do_not_count_and_groups_of_some_rows_show_rows_of_a
     assert found.users == 1
     assert found.share == 0.5
     assert found.examples == (show(3),)
-    assert group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show) == ()
+    assert not group_users(replaced, parts([(1, 0, 0)] * 4), np.arange(0), show=show)
     affected = np.array([False, False, True, False])
     (found,) = group_users(
         replaced, parts([(1, 0, 0)] * 4), np.arange(4), show=show, examples=2, affected=affected
@@ -243,7 +243,7 @@ def explain(fault, past, shop=SHOP):
 @pytest.mark.parametrize("kind", Kind)
 def test_the_planted_fault_is_named_and_the_causes_sum_to_the_drop(kind):
     found, wrong = explain(draw_fault(kind, 5, begins=BEGINS), past())
-    assert wrong == []
+    assert not wrong
     assert math.fsum(cause.amount for cause in found.causes) == pytest.approx(found.drop, abs=1e-9)
 
 
@@ -272,7 +272,7 @@ def test_other_changes_of_the_lists_do_not_hide_the_planted_fault(line):
     kind, *numbers = line.split()
     seed, of_shop, begins = map(int, numbers)
     shop = draw_shop(of_shop)
-    assert explain(draw_fault(Kind[kind], seed, begins=begins), past(shop, begins), shop)[1] == []
+    assert not explain(draw_fault(Kind[kind], seed, begins=begins), past(shop, begins), shop)[1]
 
 
 def test_lists_that_are_identical_by_chance_are_no_finding():
@@ -287,7 +287,7 @@ def test_turned_lists_are_reported_as_a_change_of_the_first_items():
     lists = measure(fault, 9, past(shop, 8), shop).lists
     since = replace(past(shop, 8), last_lists=lists, former_lists=lists)
     found = measure(fault, 10, since, shop).explanation
-    assert find_wrong(fault, shop, read(found.sentence), 10) == []
+    assert not find_wrong(fault, shop, read(found.sentence), 10)
 
 
 def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
@@ -300,7 +300,7 @@ def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
         _, wrong = explain(
             draw_fault(kind, 5, begins=BEGINS), replace(past(), last_lists=half, former_lists=half)
         )
-        assert wrong == []
+        assert not wrong
 
 
 def test_users_who_share_a_list_since_different_days_are_all_counted():

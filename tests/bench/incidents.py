@@ -233,7 +233,7 @@ def serving(certificate):
             webhook=hook, slack=FakeSlack(slack), pagerduty=FakePagerDuty(pager), mail=mail
         )
         yield fakes
-        assert [*fakes.slack.complaints, *fakes.pagerduty.complaints] == []
+        assert not [*fakes.slack.complaints, *fakes.pagerduty.complaints]
 
 
 def observe(faults, shop):

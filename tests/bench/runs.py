@@ -193,7 +193,7 @@ def write_log(folder, users, k, log, *, is_unpaired):
             parts.append(f"SELECT user_id, {items}, {served} AS arm, {at} AS at FROM '{rows}'")
         rows = database.sql(" UNION ALL ".join(parts))
         if log == "file":
-            rows.write_parquet(str(folder / "log.parquet"))
+            rows.write_parquet(f"{folder}/log.parquet")
         else:
             write_table(folder / "log.db", rows)
     served = LOGS[log]

@@ -247,7 +247,7 @@ def plant_in_http(planter):
 
 def plant_in_users(planter, url):
     """Faults of the source of users itself."""
-    well = {"file": {"path": str(planter.folder / "baseline.jsonl"), **WIDE}}
+    well = {"file": {"path": f"{planter.folder}/baseline.jsonl", **WIDE}}
     for name, planted in PLANTED["users"].items():
         path = planter.folder / f"users-{name}"
         path.write_bytes(content_of(planted))

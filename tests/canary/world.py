@@ -124,7 +124,7 @@ class World:
         self.environ[name] = secret
         if way == "environment":
             return {key: f"${{{name}}}"}
-        (self.folder / name).write_text(secret + "\n")
+        (self.folder / name).write_text(f"{secret}\n")
         return {f"{key}_file": name}
 
     def listen(self, request):

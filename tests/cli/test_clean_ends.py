@@ -73,7 +73,7 @@ def fail_after_start(words, folder, environment):
 
 def _run(words, folder, environment):
     try:
-        out, err = str(folder / "out"), str(folder / "err")
+        out, err = f"{folder}/out", f"{folder}/err"
         run_command(words, str(folder), environment, out, err, before=None)
     finally:
         os._exit(ENDS_AS_PYTHON)

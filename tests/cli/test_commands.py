@@ -98,7 +98,7 @@ def test_run_once_notifies_receivers_and_replay_does_so_with_an_option(world, co
     read_json("replay --since 2024-01-03 --until 2024-01-03")
     write_lists(CANDIDATE, SIMILAR)
     read_json("run-once --slot 2024-01-04")
-    assert collector.requests == []  # replay did not send that it fires
+    assert not collector.requests  # replay did not send that it fires
     write_lists(CANDIDATE, APART)
     read_json("replay --since 2024-01-05 --until 2024-01-05 --notify")
     assert [request.json()["status"] for request in collector.requests] == ["firing"]
@@ -164,13 +164,13 @@ def test_an_arm_that_cannot_be_read_fails_a_check_and_a_run_with_3_and_is_named(
 def test_the_configuration_is_found_by_option_then_environment(
     world, tmp_path_factory, monkeypatch
 ):
-    elsewhere, config = tmp_path_factory.mktemp("elsewhere"), str(world / "rankwatch.yaml")
+    elsewhere, config = tmp_path_factory.mktemp("elsewhere"), f"{world}/rankwatch.yaml"
     monkeypatch.chdir(elsewhere)
     read_json(f"{RUN} --config {config}")
     assert len(read_json(f"--config {config} runs")) == 1
     assert len(objects(rankwatch("runs --json", env={"RANKWATCH_CONFIG": config}))) == 1
     assert (world / "rankwatch.db").exists()
-    assert list(elsewhere.iterdir()) == []
+    assert not list(elsewhere.iterdir())
 
 
 @pytest.mark.usefixtures("world")

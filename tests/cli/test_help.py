@@ -31,7 +31,7 @@ def test_help_fits_80_columns_without_a_cut_line_and_without_internal_metavars()
     for path in BY_PATH:
         shown = rankwatch(f"{' '.join(path)} --help", env={"COLUMNS": "80"}).stdout
         assert max(map(len, shown.splitlines())) <= 80, path
-        assert re.findall(r"[a-z]\.\.\.$|<[a-z]|\d<=x", shown, re.MULTILINE) == [], path
+        assert not re.findall(r"[a-z]\.\.\.$|<[a-z]|\d<=x", shown, re.MULTILINE), path
     shown = rankwatch("--help").stdout
     assert [line[:-1] for line in shown.splitlines() if line[:-1] in COMMANDS] == [*COMMANDS]
 
@@ -43,7 +43,7 @@ def test_a_short_option_means_the_same_in_all_commands():
             for name in param.opts:
                 if len(name) == 2:
                     meanings[name].add(param.name)
-    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+    assert not {name: found for name, found in meanings.items() if len(found) > 1}
 
 
 @pytest.mark.usefixtures("fired")
@@ -77,7 +77,7 @@ def test_the_shell_completes_names_from_the_configuration_and_the_database_or_no
     """):
         assert complete(line) == offered, line
     (tmp_path / "rankwatch.db").write_text("damaged")
-    assert complete("show feed --slot ") == []
+    assert not complete("show feed --slot ")
 
 
 @pytest.mark.usefixtures("fired")

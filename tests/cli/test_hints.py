@@ -70,7 +70,7 @@ def write_world(prefix):
     Path("rankwatch.yaml").write_text(CONFIGURATION)
     for name, start in (("lists.jsonl", ""), ("other.jsonl", prefix)):
         rows = ({"user": f"u{n}", "items": [f"{start}{n}"], "country": "NO"} for n in range(30))
-        Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        Path(name).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def test_check_a_run_show_and_alerts_name_what_matches_nothing_and_why_nothing_meets():

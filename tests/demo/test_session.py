@@ -84,7 +84,7 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(tmp_path, monkey
         for each in set(threading.enumerate()) - before
         if not each.name.startswith(("http-pulls", "resolve_"))
     ]
-    assert left == []
+    assert not left
 
 
 def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
@@ -98,7 +98,7 @@ def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_miss
         "demo failed: SimilarityLow country=DE became firing 0 times while the candidate was "
         "broken, but 1 times were expected."
     ) in text
-    assert str(tmp_path / "rankwatch.log") in text
+    assert f"{tmp_path}/rankwatch.log" in text
 
 
 def press_ctrl_c():

@@ -131,7 +131,7 @@ def test_dashboards_are_of_the_published_type(tmp_path):
         (tmp_path / f"{name}.ts").write_text(
             f"import type {{ Board }} from './dashboards.js';\nexport const board: Board = {text};\n"
         )
-    command = [require("node", "nodejs"), str(installed / "typescript" / "bin" / "tsc"), "-p", "."]
+    command = [require("node", "nodejs"), f"{installed}/typescript/bin/tsc", "-p", "."]
     done = run_program(command, cwd=tmp_path)
     assert set(re.findall(r"^(\S+?)\.ts\(", done.stdout, flags=re.MULTILINE)) == {"misspelt"}, (
         done.stdout + done.stderr

@@ -29,9 +29,9 @@ def test_the_configuration_of_compose_finds_the_lists_of_the_recommenders_of_com
     with running(command.split(), cwd=shop, out=log) as process:
         url = wait_for(lambda: _address(log), "the recommenders")
         places = {
-            "/run/secrets/database_url": str(tmp_path / "database_url"),
+            "/run/secrets/database_url": f"{tmp_path}/database_url",
             "http://recommenders:8000": url,
-            "/shop/users.csv": str(shop / "users.csv"),
+            "/shop/users.csv": f"{shop}/users.csv",
         }
         config.write_text(moved(text_of("compose/rankwatch.yaml"), places))
         (tmp_path / "database_url").write_text(f"sqlite:///{tmp_path}/rankwatch.db")

@@ -113,7 +113,7 @@ def test_the_chosen_time_bounds_every_query_and_a_hostile_name_finds_nothing(rea
     before = replace(page, since="2023-01-01T00:00:00Z", until="2023-12-31T00:00:00Z")
     pages = [before, *(replace(page, values=values) for values in hostile)]
     for each in pages:
-        assert [title for title in QUERIES if rows(reader, title, each)] == []
+        assert not [title for title in QUERIES if rows(reader, title, each)]
 
 
 def test_the_role_can_change_nothing(reader):
@@ -151,7 +151,7 @@ def test_commands_that_only_show_need_no_more_than_the_role(fortnight, owner, tm
 def test_the_role_sees_tables_that_come_later(reader, owner):
     owner.execute("CREATE TABLE of_a_later_version (a int)")
     try:
-        assert reader.execute("SELECT * FROM of_a_later_version").fetchall() == []
+        assert not reader.execute("SELECT * FROM of_a_later_version").fetchall()
     finally:
         owner.execute("DROP TABLE of_a_later_version")
 

@@ -98,7 +98,7 @@ def test_cron_gets_the_exit_code_and_mails_no_table_and_a_slot_is_skipped_while_
 ):
     for code in (0, 5):
         assert _cron(line, tmp_path, f"echo table; exit {code}") == code
-    held = ["flock", "--nonblock", str(tmp_path / "cron.lock"), "sh", "-c", "echo held; read _"]
+    held = ["flock", "--nonblock", f"{tmp_path}/cron.lock", "sh", "-c", "echo held; read _"]
     with subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()

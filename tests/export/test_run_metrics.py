@@ -25,7 +25,7 @@ def test_segments_are_as_many_series_and_a_name_comes_back_but_for_what_a_termin
     shown = {labels["segment"] for labels in page.labelled("similarity_mean")}
 
     assert len(shown) == len(names)
-    assert [line for line in page.text.split("\n") if escape_controls(line) != line] == []
+    assert not [line for line in page.text.split("\n") if escape_controls(line) != line]
     plain = {name for name in names if escape_controls(name) == name}
     assert {name for name in plain if not re.search(r"\\[xutr]", name)} <= shown
 

@@ -161,7 +161,7 @@ def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_
         colours.append(tab.run(COLOURS))
     pair, titled, scores, summary, spreads, worst = tab.run(DRAWN)
     told = chromium.events
-    assert [each for each in told if each["method"] in TROUBLE] == []
+    assert not [each for each in told if each["method"] in TROUBLE]
     sent = [each for each in told if each["method"] == "Network.requestWillBeSent"]
     assert {each["params"]["request"]["url"] for each in sent} == {page.as_uri()}
 

@@ -83,8 +83,8 @@ def look(*batches, k=None):
 
 
 def test_lists_that_share_a_twentieth_of_their_items_are_not_looked_into():
-    assert look((lists([*range(20)]), lists([*range(19, 39)]))) == ()
-    assert look((lists([]), lists([1]))) == ()
+    assert not look((lists([*range(20)]), lists([*range(19, 39)])))
+    assert not look((lists([]), lists([1])))
 
 
 PADDED = parsed("""
@@ -104,8 +104,8 @@ def test_an_item_that_fills_up_lists_is_padding():
 
 
 def test_an_item_that_occurs_twice_by_accident_is_no_padding():
-    assert look((lists([5, 6, 6]), lists([5, 6, 7]))) == ()
-    assert look((lists([5, 6, 7, -1, -1]), lists([5, 6, 7])), k=4) == ()
+    assert not look((lists([5, 6, 6]), lists([5, 6, 7])))
+    assert not look((lists([5, 6, 7, -1, -1]), lists([5, 6, 7])), k=4)
 
 
 def test_ids_that_meet_in_one_batch_are_spelled_alike():

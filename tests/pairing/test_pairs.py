@@ -39,7 +39,7 @@ def test_users_are_matched_by_name_in_the_panels_order():
     found = paired("ab", "b:12 a:34 z:2", "a:43 b:21", 2)
     assert lists_of(found) == [("3 4", "4 3"), ("1 2", "2 1")]
     assert list(found.panel_rows) == [0, 1]
-    assert found.coverage.all.users_by_reason == {}
+    assert not found.coverage.all.users_by_reason
 
 
 def test_lists_are_cut_to_k_before_duplicates_are_dropped():

@@ -107,7 +107,7 @@ def test_relevance_is_not_requested_before_its_delay_is_over(store):
     source = CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what, known=source.known)
     assert ("all", NDCG) not in means(store, run_id)
-    assert filled(store, what, source, SLOT + 2 * DAY - SECOND) == []
+    assert not filled(store, what, source, SLOT + 2 * DAY - SECOND)
     (found,) = filled(store, what, source)
     assert found.run.id == run_id
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
@@ -165,8 +165,8 @@ def test_relevance_is_not_requested_if_no_metric_needs_it(store):
     source = CannedRelevance({SLOT: BOUGHT})
     ran(store, watched())
     for what in (watched(metrics=("overlap",)), watched(relevance_within=None)):
-        assert filled(store, what, source) == []
-        assert source.asked == []
+        assert not filled(store, what, source)
+        assert not source.asked
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(sto
     source = CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
     run_id = ran(store, what)
     _ = ran(store, what, SLOT + DAY)
-    assert filled(store, what, source, SLOT + 9 * DAY) == []
+    assert not filled(store, what, source, SLOT + 9 * DAY)
     assert [
         each.run.id for each in filled(store, what, source, SLOT + 9 * DAY, start=SLOT, end=SLOT)
     ] == [run_id]
@@ -216,7 +216,7 @@ def test_adding_relevance_twice_adds_nothing_and_changes_no_alert_and_no_deliver
     filled(store, what, source)
     once = record(store, run_id).summaries
 
-    assert filled(store, what, source) == []
+    assert not filled(store, what, source)
     assert record(store, run_id).summaries == once
     assert source.asked == [SLOT]
     assert alerts() == before

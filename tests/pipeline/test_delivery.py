@@ -165,7 +165,7 @@ def test_alerts_of_one_run_are_sent_in_one_message_and_so_are_their_ends(scene):
     assert first.comparison == "home-feed"
     assert not first.is_repetition
     assert last.incident == first.incident
-    assert last.firing == ()
+    assert not last.firing
     assert last.status == "resolved"
     assert scene.publisher.counts == {("fake", "sent"): 6}
     assert scene.waiting() == 0
@@ -194,7 +194,7 @@ def test_a_rejected_start_is_not_retried_and_its_end_is_not_sent(scene):
     assert scene.deliver().dead == 1
     scene.end(DAY)
     assert scene.deliver().dropped == 1
-    assert scene.receiver.sent == []
+    assert not scene.receiver.sent
     assert scene.waiting() == 0
     assert scene.publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
     assert scene.publisher.troubles == {("fake", DeliveryErrorKind.REFUSED): 1}
@@ -231,7 +231,7 @@ def test_if_the_content_of_a_message_is_rejected_only_the_bad_part_is_not_sent(s
 def test_an_end_is_never_sent_before_its_start(scene):
     scene.receiver.errors = [SILENT]
     (firing,) = scene.fire_and_deliver()
-    assert scene.claim_elsewhere() == ()
+    assert not scene.claim_elsewhere()
     scene.deliver(after=MINUTE)
     scene.end_and_deliver(DAY)
     assert {each.dedup_key for each in scene.receiver.changes} == {firing.dedup_key}
@@ -244,7 +244,7 @@ def test_a_newer_delivery_waits_while_another_process_sends_an_older_one(scene):
     scene.end(DAY)
     assert scene.deliver().sent == 0
     scene.deliver(after=CLAIM)
-    assert scene.receiver.sent == []  # it ended before its start was sent
+    assert not scene.receiver.sent  # it ended before its start was sent
 
 
 def test_a_receiver_that_is_down_is_tried_once_a_round_and_does_not_delay_the_others(scene):
@@ -282,7 +282,7 @@ def test_nothing_is_sent_after_a_stop_or_if_another_process_may_be_sending(scene
     scene.fire()
     assert scene.deliver(should_stop=lambda: True).sent == 0
     assert scene.deliver(is_sole_sender=lambda: False).sent == 0
-    assert scene.receiver.sent == []
+    assert not scene.receiver.sent
 
 
 def test_alerts_are_resent_by_comparison_until_another_process_may_be_sending_and_ends_for_five_minutes(
@@ -344,7 +344,7 @@ def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is
     start, *_, repeated = scene.receiver.sent
     assert len(scene.receiver.sent) == 3
     assert repeated.is_repetition
-    assert repeated.changes == ()
+    assert not repeated.changes
     assert len(repeated.firing) == 3
     assert repeated.incident == start.incident
 
@@ -403,7 +403,7 @@ def test_alerts_that_join_an_incident_are_not_sent_on_their_own_and_end_with_the
     assert scene.receiver.segments == [STARTS, ENDS, ("ends", "a=1"), ("ends", "a=2")]
     assert {each.incident for each in (over, *pager.sent)} == {begins.incident}
     assert over.status == "resolved"
-    assert over.firing == ()
+    assert not over.firing
     assert scene.held() == 0
 
 

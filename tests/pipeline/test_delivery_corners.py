@@ -48,7 +48,7 @@ def test_the_fallback_receiver_gets_the_start_and_the_end_even_if_no_route_names
     scene.deliver(*({"p": pager, "m": mail}[each] for each in order), mail)
     scene.end(DAY)
     scene.deliver(pager, mail)
-    assert pager.segments == []
+    assert not pager.segments
     assert mail.segments == [STARTS, ENDS]
 
 
@@ -104,7 +104,7 @@ def test_an_alert_that_was_acknowledged_before_it_was_sent_wakes_nobody(scene):
     scene.wait(MINUTE)
     scene.acknowledge("all")
     scene.deliver()
-    assert scene.receiver.sent == []
+    assert not scene.receiver.sent
     assert scene.held() == 1
     scene.end(DAY)
     assert scene.deliver().dropped == 2
@@ -225,7 +225,7 @@ def test_a_receiver_that_asks_for_a_pause_gets_nothing_until_the_pause_is_over(s
     scene.fire(watched=replace(EACH, name="search"))
     scene.clock.pass_by(119)
     turns.take()
-    assert scene.receiver.sent == []
+    assert not scene.receiver.sent
     scene.wait(DAY)
     turns.take()
     assert {change.comparison for change in scene.receiver.changes} == {"home-feed", "search"}

@@ -61,7 +61,7 @@ def test_a_changed_spelling_of_one_segment_names_the_segment():
     assert found.segment == "country=DE"
     assert "exactly the users in country=DE, get items from the candidate" in found.sentence
     # Half of the items are in both arms.
-    assert found.id_mismatches == ()
+    assert not found.id_mismatches
     assert result.reason is None
 
 

@@ -189,8 +189,8 @@ def test_a_run_with_only_relevance_metrics_has_no_evidence_before_labels_arrive(
     only = changed(LABELLED, metrics=(NDCG,))
     result = ran(only, "a:12", "a:21", relevance=CannedRelevance())
     assert result.status == RunStatus.OK
-    assert result.summaries == ()
-    assert result.evidence == ()
+    assert not result.summaries
+    assert not result.evidence
 
 
 def test_a_run_without_readable_relevance_skips_its_metrics_and_waits_for_labels():

@@ -104,8 +104,8 @@ def test_users_added_for_a_segment_change_nothing_but_that_segment():
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted():
     result = ran(FULL, "a:12", SourceError("lists/2024-01-08.parquet: no such file"))
     assert result.status == RunStatus.FAILED
-    assert result.summaries == ()
-    assert result.transitions == ()
+    assert not result.summaries
+    assert not result.transitions
     assert result.reason == (
         "the candidate gave no list for 1 of 1 users: lists/2024-01-08.parquet: no such file; the "
         "baseline answered 1 of 1; nothing could be compared"
@@ -135,7 +135,7 @@ def test_users_that_cannot_be_listed_fail_the_run():
 def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     result = ran(FULL, "a:12 b:12 c:12", pull("a:89", {"b": CoverageReason.TIMEOUT}))
     assert result.status == RunStatus.INSUFFICIENT
-    assert result.transitions == ()
+    assert not result.transitions
     assert result.reason == (
         "only 1 of 3 users (33 %) could be compared, under min_paired_share 50 %: the candidate "
         "gave no list for 2 of 3 users: left them out (1 of them), timeout (1 of them); the "
@@ -298,7 +298,7 @@ def test_a_segment_with_too_few_paired_users_is_not_judged_shown_or_kept():
     assert result.status == RunStatus.OK
     assert kingdom.outcome == Outcome.NO_DATA
     assert kingdom.state == State.QUIET
-    assert result.transitions == ()
+    assert not result.transitions
     assert (
         kingdom.reason
         == "too few users of country=UK could be compared: 3 of 10 users, under min_paired_share 50 %"

@@ -79,8 +79,8 @@ def test_the_first_run_explains_the_distance_and_no_drop():
     assert found.drop == 0.0
     assert found.paired == 0
     assert found.arm is None
-    assert found.causes == ()
-    assert found.falls == ()
+    assert not found.causes
+    assert not found.falls
     assert [item.item for item in found.gained] == ["7", "8", "9"]
     assert found.groups[0].examples[0].candidate == ("7", "8", "9")
     unseen = explained(OTHER, changed(TWO, evidence_users=0))

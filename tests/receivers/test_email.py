@@ -157,7 +157,7 @@ def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_cont
     error = failure(options)
     assert (error.permanent, error.may_be_known) == (False, step in {"DATA", "CONTENT"})
     assert "closed the connection or did not answer in SMTP" in str(error)
-    assert mail_server.mails == []
+    assert not mail_server.mails
 
 
 REFUSED = {

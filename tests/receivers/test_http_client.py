@@ -135,7 +135,7 @@ def test_tls_obeys_the_deadline_and_a_certificate_nobody_vouches_for_is_refused_
     tls_collector, certificate
 ):
     assert "has a certificate of an unknown authority" in str(failure(tls_collector.url))
-    assert tls_collector.requests == []
+    assert not tls_collector.requests
     assert post(tls_collector.url, b"hi", ca_file=str(certificate)).status == 200
     tls_collector.default = webhook.trickle_headers
     assert "did not answer within 1 s" in str(

@@ -40,7 +40,7 @@ def test_each_default_alert_has_its_runbook_in_the_messages_of_all_receivers():
         runbook = f"{URL}/docs/runbooks/{rule.alert}"
         sent = bodies(message(start(alert=rule.alert, runbook_url=rule.runbook_url)))
         assert sent.keys() == BUILT_IN.keys()
-        assert [kind for kind, body in sent.items() if runbook not in str(body)] == []
+        assert not [kind for kind, body in sent.items() if runbook not in str(body)]
 
 
 def test_the_base_of_runbooks_and_the_rule_decide_the_link():

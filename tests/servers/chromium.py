@@ -181,6 +181,6 @@ def shown_in_browser(browser, file):
         if each["method"] == "Network.requestWillBeSent"
     }
     assert asked == {file.absolute().as_uri()}
-    assert [each for each in told if each["method"] in TROUBLE] == []
+    assert not [each for each in told if each["method"] in TROUBLE]
     assert shown["wide"] == 0
     return shown

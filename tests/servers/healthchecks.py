@@ -25,7 +25,7 @@ def signals_of(requests):
 
 def _signal(request):
     parts = urlsplit(request.path)
-    found = re.fullmatch(re.escape(CHECK) + "(?:/(start|fail|log))?", parts.path)
+    found = re.fullmatch(f"{re.escape(CHECK)}(?:/(start|fail|log))?", parts.path)
     assert found is not None, f"404: {parts.path}"
     assert request.method in {"GET", "HEAD", "POST"}
     assert len(request.body) <= _LONGEST_BODY

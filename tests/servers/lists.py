@@ -50,7 +50,7 @@ def write_csv(rows, path, names=()):
 
 def write_jsonl(rows, path):
     with _written(path) as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+        file.writelines(f"{json.dumps(row)}\n" for row in rows)
 
 
 def as_text(row):

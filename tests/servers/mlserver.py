@@ -45,6 +45,6 @@ def running_mlserver():
         json.dumps({"host": "127.0.0.1", "parallel_workers": 0, **ports})
     )
     url = f"http://127.0.0.1:{ports['http_port']}"
-    command = ["env", f"PYTHONPATH={home}", str(HOME / "bin/mlserver"), "start", str(home)]
+    command = ["env", f"PYTHONPATH={home}", f"{HOME}/bin/mlserver", "start", str(home)]
     with running(command, lambda: urlopen(f"{url}/v2/health/ready").close(), home, within_s=120):
         yield url

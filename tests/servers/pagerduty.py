@@ -80,4 +80,4 @@ def pagerduty():
     with running_webhook() as collector:
         fake = FakePagerDuty(collector)
         yield fake
-        assert fake.complaints == []
+        assert not fake.complaints

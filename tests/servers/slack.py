@@ -59,4 +59,4 @@ def slack():
     with running_webhook() as collector:
         fake = FakeSlack(collector)
         yield fake
-        assert fake.complaints == []
+        assert not fake.complaints

@@ -237,7 +237,7 @@ def running_mail_server(certificate):
     with listening(server):
         try:
             yield server.mail_server
-            assert server.mail_server.faults == []
+            assert not server.mail_server.faults
         finally:
             server.mail_server.stopped.set()
 

@@ -72,6 +72,6 @@ def running_spark(folder):
         "org.apache.spark.sql.connect.service.SparkConnectServer",
         "spark-internal",
     )
-    command = ["env", *environment, str(home / "bin/spark-class"), *start, *settings, *server]
+    command = ["env", *environment, f"{home}/bin/spark-class", *start, *settings, *server]
     with running(command, connect_to(port), folder, within_s=300):
         yield port

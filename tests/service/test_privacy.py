@@ -175,7 +175,7 @@ def test_no_id_is_stored_shown_sent_written_or_logged(life):
         for name, content in life.outputs.items()
         if NEEDLE in unquote(content.decode(errors="replace"))
     ]
-    assert holding == []
+    assert not holding
     assert all(KEY not in content for content in life.outputs.values())
 
 

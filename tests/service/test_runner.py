@@ -56,7 +56,7 @@ def test_an_insufficient_run_pings_a_failure_and_a_finished_slot_pings_nothing(s
     run(store, 1, first)
     run(store, 4, second)
     assert failure(first).startswith("insufficient: ")
-    assert second.mock_calls == []
+    assert not second.mock_calls
 
 
 def test_a_result_that_cannot_be_stored_pings_a_failure(store, monkeypatch):
@@ -99,7 +99,7 @@ def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
         ("run finished", 1, stored["home-feed@1"]),
         ("run finished", 2, stored["home-feed"]),
     ]
-    assert structlog.contextvars.get_contextvars() == {}
+    assert not structlog.contextvars.get_contextvars()
 
 
 # ------ scores that wait on disk
@@ -136,7 +136,7 @@ def test_scores_on_disk_are_read_in_order_with_every_metric_and_repeatedly(held,
             np.testing.assert_array_equal(
                 found.by_metric["Tau"], [np.nan, np.nan, 6.0, 4.0, np.nan, np.nan]
             )
-    assert list(spill.iterdir()) == []
+    assert not list(spill.iterdir())
 
 
 @pytest.mark.integration
@@ -152,7 +152,7 @@ def test_scores_that_do_not_fit_on_disk_are_one_error(spill, monkeypatch):
         pytest.raises(OutputError, match="or set keep_scores"),
     ):
         gathered.add(many)
-    assert list(spill.iterdir()) == []
+    assert not list(spill.iterdir())
 
 
 class FullSpool(DuckSpool):
@@ -176,8 +176,8 @@ def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     (found,) = runs_of(store)
     assert found.status == RunStatus.FAILED
     assert found.reason == "the disk is full"
-    assert store.history.run_scores(found.id, ["extended_tau"]).by_metric == {}
-    assert list(spill.iterdir()) == []
+    assert not store.history.run_scores(found.id, ["extended_tau"]).by_metric
+    assert not list(spill.iterdir())
 
 
 # ------ several installations
@@ -208,4 +208,4 @@ def test_a_run_that_hangs_fails_at_its_deadline_and_is_counted(store, monkeypatc
     assert result.reason == expected
     assert hanging.left_behind == 1
     assert renewed == ["home-feed"]
-    assert hanging.claims == {}
+    assert not hanging.claims

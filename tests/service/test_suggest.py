@@ -87,7 +87,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
     assert found.rule.threshold == math.floor(limit * 10_000) / 10_000
     assert found.runs == h
     assert found.reason is None
-    assert found.caught == ()
+    assert not found.caught
     assert found.expected == pytest.approx(np.mean(MEANS))
     assert found.usually == pytest.approx(np.mean(MEANS) - limit, abs=1e-6)
     assert found.rule.min_users == USERS // 2
@@ -116,7 +116,7 @@ def test_without_enough_runs_nothing_is_proposed_and_the_reason_is_named(what, s
     fill(store, what, MEANS[:4])
     found = propose(what, store)
     assert found.reason == "there are 4 healthy runs, but 5 are needed"
-    assert found.caught == ()
+    assert not found.caught
     put(store, what, 4, measured(MEANS[4]))
     unknown = propose(what, store, statistics=["share_below(0.2)"])
     assert (

@@ -111,7 +111,7 @@ def test_the_example_shows_each_key_of_a_source_or_receiver_below_its_kind():
     for kind in KINDS:
         below = rf"(?m)^( *)(?:- )?{kind}:(.*\n(?:\1 +.*\n)*)"
         entries = "".join(
-            entry for _, entry in re.findall(below, uncommented(example_text()) + "\n")
+            entry for _, entry in re.findall(below, f"{uncommented(example_text())}\n")
         )
         shown = set(re.findall(r"\w+(?=:)", entries)) | SHARED
         keys = set(KINDS[kind].file_keys()) - set(KINDS[kind].__base__.file_keys())

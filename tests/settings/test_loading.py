@@ -111,7 +111,7 @@ def test_relative_paths_start_at_the_files_directory_and_an_absolute_database_st
     users = loaded.comparisons[0].users.kind_options
     assert users.path == str(path.with_name("users.csv"))
     assert loaded.database.get_secret_value() == f"sqlite:///{path.with_suffix('.db')}"
-    loaded = load_text("database: sqlite:////var/lib/rankwatch.db\n" + MINIMAL)
+    loaded = load_text(f"database: sqlite:////var/lib/rankwatch.db\n{MINIMAL}")
     assert loaded.database.get_secret_value() == "sqlite:////var/lib/rankwatch.db"
 
 

@@ -30,7 +30,7 @@ def test_each_kind_of_rule_has_options_and_checks_and_an_example():
     of_drift = {each.to_rule(k=10).kind for each in examples}
     assert of_drift | {RuleKind.CONDITION} == {kind.kind for kind in BaseRule.__subclasses__()}
     for each in examples:
-        text = MINIMAL + f"    rules: [{{alert: A, {each.key}: 1.5, no_such_key: 1}}]\n"
+        text = f"{MINIMAL}    rules: [{{alert: A, {each.key}: 1.5, no_such_key: 1}}]\n"
         with pytest.raises(ConfigError, match="unknown key") as caught:
             load_comparison(text)
         assert f"rules[0].{each.key}: " in str(caught.value)

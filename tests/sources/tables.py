@@ -19,17 +19,17 @@ from servers.redis import emptied_redis, shared_redis
 
 def parquet(rows, folder, **columns):
     pq.write_table(pa.Table.from_pylist(rows), folder / "table.parquet", row_group_size=2)
-    return {"file": {"path": str(folder / "table.parquet"), **columns}}
+    return {"file": {"path": f"{folder}/table.parquet", **columns}}
 
 
 def in_csv(rows, folder, **columns):
     write_csv(rows, folder / "table.csv", list(columns.values()))
-    return {"file": {"path": str(folder / "table.csv"), **columns}}
+    return {"file": {"path": f"{folder}/table.csv", **columns}}
 
 
 def jsonl(rows, folder, **columns):
     write_jsonl(rows, folder / "table.jsonl")
-    return {"file": {"path": str(folder / "table.jsonl"), **columns}}
+    return {"file": {"path": f"{folder}/table.jsonl", **columns}}
 
 
 def sqlite(rows, folder, **columns):

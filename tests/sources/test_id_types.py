@@ -47,7 +47,7 @@ VALUES = [(value, pa.type_for_alias(kind), expected) for kind, value, expected i
 VALUES += [
     ("é", pa.dictionary(pa.int8(), pa.string()), "é"),
     (LONGEST, pa.string(), LONGEST),
-    (LONGEST + "x", pa.string(), None),
+    (f"{LONGEST}x", pa.string(), None),
     (np.float16(2047), pa.float16(), "2047"),
     (np.float16(2048), pa.float16(), None),
     (Decimal(42), pa.decimal128(38, 0), "42"),
@@ -145,7 +145,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("word", REFUSED)
 def test_a_type_that_holds_no_ids_is_named(word, tmp_path):
-    table, path = pa.table({"user": ["u"], "items": REFUSED[word]}), str(tmp_path / "a.parquet")
+    table, path = pa.table({"user": ["u"], "items": REFUSED[word]}), f"{tmp_path}/a.parquet"
     pq.write_table(table, path)
     if word == "INTERVAL":  # Parquet would hold plain integers
         duckdb.sql(f"COPY (SELECT 'u' AS user, [INTERVAL 1 DAY] AS items) TO '{path}'")
@@ -246,7 +246,7 @@ def test_parts_whose_types_differ_are_read_as_one_unless_a_number_could_change(t
 
 
 def test_uuids_of_files_and_frames_are_their_text(tmp_path):
-    key, path = UUID(int=5), str(tmp_path / "a.parquet")
+    key, path = UUID(int=5), f"{tmp_path}/a.parquet"
     duckdb.sql(f"COPY (SELECT '{key}'::UUID u, ['{key}'::UUID] items) TO '{path}'")
 
     pulled = pull_of(str(key), file={"path": path, "user": "u", "items": "items"})

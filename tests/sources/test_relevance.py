@@ -115,7 +115,7 @@ def test_a_file_without_a_row_has_arrived_and_text_that_is_no_list_is_refused_wi
 ):
     path = tmp_path / "lists.csv"
     path.write_text("who,what,how\n")
-    assert by_user(read(file=LONG | {"path": str(path)})) == {}
+    assert not by_user(read(file=LONG | {"path": str(path)}))
 
     path.write_text('who,what\na,"[1]"\nb,"[2"\n')
     with pytest.raises(SourceError, match=r"^user 'b' of .* needs a list of ids"):

@@ -261,7 +261,7 @@ def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path, rows, is_text
     users, lists = zip(*of_type, strict=True)
     kind = pa.list_(pa.string() if is_text else pa.float64())
     table = pa.table({"who": pa.array(users, pa.string()), "what": pa.array(lists, kind)})
-    path = str(tmp_path / "lists.parquet")
+    path = f"{tmp_path}/lists.parquet"
     pq.write_table(table, path)
     check({"file": {"path": path, **WIDE}}, of_type)
 

@@ -29,7 +29,7 @@ def test_states_and_transitions_are_read_back_unchanged(store):
     assert store.alerts.states("home-feed") == (second[0], first[0])
     assert store.alerts.states() == (second[0], first[0], state(comparison="search"))
     assert transitions(store) == (first[1], second[1])
-    assert store.alerts.states("unknown") == ()
+    assert not store.alerts.states("unknown")
 
 
 def test_acknowledging_again_changes_nothing_and_another_person_changes_the_author(store):
@@ -49,7 +49,7 @@ def test_firing_gives_the_starts_of_firing_alerts_in_the_order_of_storage(store)
     run(store, SLOT, old, other)
     assert store.alerts.firing() == (old[1], other[1])
     run(store, LATER, resolved(LATER, old[0]), receivers=HOOK)
-    assert store.outbox.waiting(LATER) == {}
+    assert not store.outbox.waiting(LATER)
     new = fired(SLOT + 2 * HOUR)
     elsewhere = fired(SLOT - HOUR, comparison="search")
     run(store, SLOT + 2 * HOUR, new, (replace(other[0], judged_slot=SLOT + 2 * HOUR), None))
@@ -86,10 +86,10 @@ def test_a_level_is_accepted_once_and_later_runs_remember_it(store):
     assert transitions(store) == (level,)
     request = MemoryRequest(comparison="home-feed", config_hash="hash", before=LATER)
     assert store.history.memory_of(request).accepted == (level,)
-    assert store.alerts.states() == ()
+    assert not store.alerts.states()
     for slot, undone in ((LATER, None), (SLOT, level), (SLOT, None)):
         assert store.alerts.undo_acceptance("home-feed", slot) == undone
-    assert transitions(store) == ()
+    assert not transitions(store)
 
 
 def test_a_new_receiver_gets_the_start_of_an_alert_that_already_fires(store):

@@ -97,7 +97,7 @@ def test_the_claim_of_a_slot_is_known_until_it_is_released(store):
     assert [store.runs.held_claim("home-feed", slot) for slot in (SLOT, LATER)] == [claim, None]
     store.runs.release(claim)
     assert store.runs.held_claim("home-feed", SLOT) is None
-    assert runs_of(store) == ()
+    assert not runs_of(store)
 
 
 WORKERS = 6

@@ -47,7 +47,7 @@ def test_only_the_last_attempt_of_a_slot_counts(store):
     prune(store, now=SLOT + DAY)
     assert sums(store) == [(1, 0.9)]
     prune(store, now=SLOT + 2 * DAY, runs=SLOT + DAY)
-    assert runs_of(store) == ()
+    assert not runs_of(store)
 
 
 def test_a_day_is_summed_up_by_users_and_not_as_a_mean_of_means(store):
@@ -66,7 +66,7 @@ def test_a_day_is_summed_up_by_users_and_not_as_a_mean_of_means(store):
     )
     stored(store, SLOT + 5 * HOUR, summary(mean=-1.0), status=RunStatus.INSUFFICIENT)
 
-    assert prune(store, now=SLOT + DAY) == {}
+    assert not prune(store, now=SLOT + DAY)
 
     (day,) = days(store)
     assert day.comparison == "home-feed"
@@ -158,7 +158,7 @@ def test_a_run_whose_rerun_fails_is_removed_from_its_day(store):
 def test_a_day_that_is_not_over_or_already_expired_is_not_summed_up(store):
     run_id = run(store, SLOT + 23 * HOUR)
 
-    assert prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR) == {}
+    assert not prune(store, summaries=SLOT + DAY, now=SLOT + 23 * HOUR)
     assert len(record(store, run_id).summaries) == 2
-    assert prune(store, daily=LATER, now=SLOT + 2 * DAY) == {}
-    assert days(store) == []
+    assert not prune(store, daily=LATER, now=SLOT + 2 * DAY)
+    assert not days(store)

@@ -81,7 +81,7 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
         if SCALARS.fullmatch(str(each.type)) and each.name != "slot"
     }
     columns = {"is_labelled": "labelled_at"}
-    assert [name for name in measured if columns.get(name, name) not in runs.c] == []
+    assert not [name for name in measured if columns.get(name, name) not in runs.c]
 
     users = {"v12": 60, "\x00" * 90: 700} | dict.fromkeys("abcdef", 1)
     now = ArmModel(now="v12", before="v11", since=SLOT - HOUR, users=users)
@@ -157,7 +157,7 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store):
     latest = newest(store)
     assert latest.summaries == (only,)
     assert latest.coverage is None
-    assert store.history.evidence(run_id) == ()
+    assert not store.history.evidence(run_id)
     left = store.history.run_scores(run_id, ["overlap", "extended_tau"])
     assert list(left.users) == ["u7"]
     assert list(left.by_metric) == ["overlap"]
@@ -196,7 +196,7 @@ def test_the_latest_run_is_the_newest_finished_one_and_has_the_last_ok_slot(stor
     assert home.last_ok_slot == SLOT
     assert home.first_slot == SLOT
     assert search.slot == SLOT - HOUR
-    assert store.history.latest([]) == ()
+    assert not store.history.latest([])
 
 
 def test_evidence_is_ordered_and_every_reason_can_be_stored(store):

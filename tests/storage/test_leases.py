@@ -273,7 +273,7 @@ def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store,
 
     assert counts == {"home-feed": 1}
     assert [each.id for each in lease(own, SLOT, owner="b:2")] == [of_old.id]
-    assert lease(own, SLOT, owner="b:2", receiver="chat") == ()
+    assert not lease(own, SLOT, owner="b:2", receiver="chat")
     found = {(each.comparison, each.slot): each for each in runs_of(store)}
     given_up = found["home-feed", SLOT]
     assert given_up.status is RunStatus.ABANDONED
@@ -314,7 +314,7 @@ def test_a_standby_writes_nothing(store):
     with pytest.raises(LeaseLostError, match="this daemon is a standby: nothing was written"):
         claimed(own)
     own.maintenance.probe_write()
-    assert runs_of(store) == ()
+    assert not runs_of(store)
 
 
 def leases_of(file, holder):

@@ -156,7 +156,7 @@ def test_the_last_lists_are_from_the_newest_earlier_ok_run_with_lists(store):
     assert memory_of(store, SLOT + DAY, "other").last_lists is None
     for before, wanted in ((LATER, OTHER), (SLOT + DAY, ONE)):
         memory = memory_of(store, before)
-        assert memory.unreadable == ()
+        assert not memory.unreadable
         assert_same(memory.last_lists, wanted)
 
 
@@ -193,7 +193,7 @@ def test_lists_from_before_an_alert_are_kept_while_it_lasts(store):
     for hour, was in ((1, State.QUIET), (2, State.PENDING), (3, State.PENDING)):
         broken = kept(store, SLOT + hour * HOUR, lists=OTHER, **moved(hour, was, State.PENDING))
         assert with_lists(store) == {healthy, broken}
-    assert prune(store) == {}
+    assert not prune(store)
     memory = memory_of(store, SLOT + 9 * HOUR)
     assert_same(memory.last_lists, OTHER)
     assert_same(memory.former_lists, ONE)
@@ -217,7 +217,7 @@ def test_lists_are_kept_while_relevance_may_arrive_and_the_newest_afterwards(sto
     assert left(SLOT + 4 * DAY) == set(ids[2:])
     assert left(SLOT + 9 * DAY) == set(ids[2:])
     assert prune(store, lists=SLOT + 9 * DAY)["kept_lists"] == 2
-    assert with_lists(store) == set()
+    assert not with_lists(store)
 
 
 def test_arm_scores_are_read_back_in_order_and_undefined_scores_as_none(store):
@@ -244,7 +244,7 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
     assert again == run_id
     assert_same(store.history.kept_lists(run_id), OTHER)
     run = record(store, run_id)
-    assert run.arm_scores == ()
+    assert not run.arm_scores
     assert run.labelled_at is None
     assert run.labels_until == SLOT + 2 * DAY
     assert run.catalogue_size == 8
@@ -267,7 +267,7 @@ def test_runs_that_can_still_be_labelled_are_listed(store):
 
     assert awaiting(SLOT) == [first, last]
     assert awaiting(LATER) == [last]
-    assert awaiting(SLOT, "other") == []
+    assert not awaiting(SLOT, "other")
     assert newest(store).unlabelled == 3, "the run that runs again counts too"
 
 
@@ -286,7 +286,7 @@ def test_labels_are_added_to_the_other_summaries(store):
     assert add_labels(store, record(store, run_id), *added)
     assert record(store, run_id).summaries == before + added
     assert record(store, run_id).labelled_at == LATER
-    assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
+    assert not store.runs.awaiting_relevance("home-feed", since=SLOT)
 
 
 def test_a_rerun_does_not_get_the_labels_of_its_old_lists(store):
@@ -356,4 +356,4 @@ def test_a_run_without_scores_of_a_metric_is_read_back_as_empty(store):
     for number, metrics in ((without_users, ["tau"]), (run_id, ["rbo"]), (run_id, [])):
         nothing = store.history.run_scores(number, metrics)
         assert len(nothing.users) == 0
-        assert dict(nothing.by_metric) == {}
+        assert not dict(nothing.by_metric)

@@ -44,11 +44,11 @@ def test_scores_and_evidence_expire_before_the_summaries_of_their_runs(store):
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
     assert scored(store, old) == 0
-    assert store.history.evidence(old) == ()
+    assert not store.history.evidence(old)
     assert len(record(store, old).summaries) == 2
     assert scored(store, new) == 3
     assert len(store.history.evidence(new)) == 2
-    assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
+    assert not prune(store, scores=SLOT + DAY, evidence=SLOT + DAY)
 
     run(store, SLOT)
     rows = "scores 3, score_places 2, evidence 2, coverage 2"
@@ -63,7 +63,7 @@ def test_claimed_runs_are_not_deleted(store):
     run(store, LATER)
     claimed(store, LATER, rerun=True)
 
-    assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY, runs=SLOT + DAY) == {}
+    assert not prune(store, scores=SLOT + DAY, evidence=SLOT + DAY, runs=SLOT + DAY)
     assert [found.status for found in runs_of(store)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
@@ -148,7 +148,7 @@ def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migr
         found = housekept(store, now)
         in_time = housekept(store, servers)
 
-    assert found.deleted_rows == {}
+    assert not found.deleted_rows
     assert found.reason
     assert "the database's clock says " in found.reason
     assert in_time.reason is None

@@ -78,7 +78,7 @@ def test_the_oldest_comparison_is_claimed_first_and_a_claimed_one_does_not_block
     (first,) = lease(owed)
     assert first.transition.comparison == "search"
     assert segments(lease(owed, limit=2)) == ["all", "country=UK"]
-    assert lease(owed) == ()
+    assert not lease(owed)
 
     run(owed, NOW, fired(NOW, comparison="late"), comparison="late", receivers=HOOK)
     assert [each.transition.comparison for each in lease(owed)] == ["late"]
@@ -88,18 +88,18 @@ def test_an_expired_claim_can_be_taken_and_a_started_delivery_may_have_arrived_a
     owed,
 ):
     first = lease(owed)
-    assert lease(owed, NOW + MINUTE - timedelta(microseconds=1), owner="b:2") == ()
+    assert not lease(owed, NOW + MINUTE - timedelta(microseconds=1), owner="b:2")
     again = lease(owed, NOW + MINUTE, owner="b:2")
     assert [each.id for each in again] == [each.id for each in first]
 
     owed.outbox.mark_sending(again[:1], message_key="key", owner="b:2", until=NOW + 3 * MINUTE)
-    assert lease(owed, NOW + 2 * MINUTE) == ()
+    assert not lease(owed, NOW + 2 * MINUTE)
     assert [each.may_be_known for each in lease(owed, NOW + 3 * MINUTE)] == [True, False, False]
 
 
 def test_a_failed_delivery_is_due_again_at_its_time_unless_another_process_has_sent_it(owed):
     fail(owed, *lease(owed), at=NOW, again=NOW + HOUR)
-    assert lease(owed, NOW + HOUR - MINUTE) == ()
+    assert not lease(owed, NOW + HOUR - MINUTE)
     again = lease(owed, NOW + HOUR)
     assert [each.attempts for each in again] == [1, 1, 1]
 
@@ -116,7 +116,7 @@ def test_suppressed_deliveries_are_checked_again_and_counted_separately(owed):
 
     assert owed.outbox.waiting(NOW).get("hook") is None
     assert owed.outbox.waiting(NOW, held=True) == {"hook": (2, 3600.0)}
-    assert lease(owed) == ()
+    assert not lease(owed)
     assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(held, 0)] * 3
 
 
@@ -127,8 +127,8 @@ def test_failed_deliveries_are_counted_until_they_are_retried_but_not_those_of_r
         refuse(owed, each, at=NOW + minutes * MINUTE)
     for count in (3, 0):
         assert owed.outbox.give_up_removed(configured=["hook"], now=NOW + MINUTE) == count
-    assert owed.outbox.waiting(NOW) == {}
-    assert lease(owed, NOW + HOUR, receiver="pager") == ()
+    assert not owed.outbox.waiting(NOW)
+    assert not lease(owed, NOW + HOUR, receiver="pager")
 
     counts = [owed.outbox.given_up(since=NOW + minutes * MINUTE) for minutes in range(3)]
     assert counts == [{"hook": 3}, {"hook": 2}, {}]
@@ -140,7 +140,7 @@ def test_failed_deliveries_are_counted_until_they_are_retried_but_not_those_of_r
 
 def test_receiver_health_has_the_last_success_and_the_first_occurrence_of_the_last_error(owed):
     sent, failed, joined = lease(owed)
-    assert owed.outbox.receiver_health() == {}
+    assert not owed.outbox.receiver_health()
     owed.outbox.record(
         note(sent), note(joined, NOW + MINUTE, reason="joined: no message of its own")
     )
@@ -200,7 +200,7 @@ def test_a_fallback_gets_only_rejected_deliveries_and_each_only_once(owed):
     of_pager = lease(owed, receiver="pager")
     assert len(of_pager) == 3
     owed.outbox.record(*(note(each, status=DeliveryStatus.DROPPED) for each in of_pager))
-    assert lease(owed, NOW + HOUR, receiver="pager") == ()
+    assert not lease(owed, NOW + HOUR, receiver="pager")
     refuse(owed, end, fallback="pager")
     (again,) = lease(owed, NOW + HOUR, receiver="pager")
     assert again.transition == end.transition

@@ -104,7 +104,7 @@ def test_segments_have_their_means_in_the_newest_runs(filled):
 def test_a_user_has_scores_in_every_run_and_lists_if_they_were_kept(filled):
     found = filled.pages.user_scores(NAME, "u1", until=SLOTS[-1], runs=3)
     assert [each.scores[METRIC] for each in found] == [0.5, 0.5, 0.25]
-    assert filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3) == ()
+    assert not filled.pages.user_scores(NAME, "nobody", until=SLOTS[-1], runs=3)
     ids = [each.run_id for each in series(filled)]
     lists = filled.pages.user_lists(ids[0], "u1")  # from the evidence
     assert (lists.baseline, lists.candidate) == ((NAME, "i2", "i3"), ("i2", NAME, "i4"))
@@ -127,7 +127,7 @@ def test_an_incident_has_its_transitions_and_what_each_receiver_answered(filled)
     assert [(each.receiver, each.at, each.status, each.reason) for each in found.answers] == [
         ("pager", at, DeliveryStatus.SENT, "answered 200")
     ]
-    assert filled.pages.incident("nope").transitions == ()
+    assert not filled.pages.incident("nope").transitions
 
 
 def change(number, incident, alert="A", **changes):

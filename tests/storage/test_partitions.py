@@ -123,7 +123,7 @@ def test_during_a_read_scores_go_to_the_default_partition_which_is_pruned_by_run
         ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
     ids.append(run(store, LATER))
 
-    assert names(store) == []
+    assert not names(store)
     assert in_default(other) == 3 * 3
     assert len(user_scores(store, "u1")) == 3 * 2
     claimed(store, LATER, rerun=True)
@@ -144,9 +144,9 @@ def test_a_partition_in_use_is_dropped_later_and_is_no_outage(store, other):
     (reason,) = found.put_off
     assert reason.startswith(f"{name(0)} was not dropped: PostgreSQL database ")
     assert reason.endswith(" is locked by another transaction: try again")
-    assert errors == []
+    assert not errors
     assert [scored(store, run_id) for run_id in (*ids, beside)] == [3] * 6
-    assert store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY).put_off == ()
+    assert not store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY).put_off
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3]
 
 
@@ -188,7 +188,7 @@ def test_partitions_are_dropped_by_day_also_through_a_transaction_pooler(url, po
         assert pruned(store, before=4) == 2 * 3
         assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
         assert names(store)[:2] == [name(4), name(5)]
-        assert schema_version.find_differences(url) == []
+        assert not schema_version.find_differences(url)
 
         again = run(store, SLOT)
         assert again == ids[0]
@@ -227,4 +227,4 @@ def test_two_processes_that_prune_at_once_delete_the_same_as_one(store, migrated
     assert {row.runs for row in added_up} == {1}
     assert len(added_up) == DAYS * 2 * 2
     assert {run.slot for run in runs_of(store)} == {*slots[3:]}
-    assert prune(store, runs=SLOT + 3 * DAY, now=SLOT + DAYS * DAY) == {}
+    assert not prune(store, runs=SLOT + 3 * DAY, now=SLOT + DAYS * DAY)

@@ -63,7 +63,7 @@ def test_expectations_are_read_back_unchanged_and_removed_by_a_rerun(store):
     assert len(damaged.summaries) == 1
 
     run(store, SLOT)
-    assert newest(store).expectations == ()
+    assert not newest(store).expectations
     assert recall(store, 1).past[0].lessons is None
 
 
@@ -106,7 +106,7 @@ def test_changes_by_other_processes_are_found_by_comparison(store):
     for name in ("home-feed", "search"):
         run(store, SLOT, comparison=name)
     assert changed() == {"home-feed", "search"}
-    assert changed() == set()
+    assert not changed()
 
     # A newer run, an older run that changes nothing, a run in the future because the clock was wrong,
     # and a running run.
@@ -196,7 +196,7 @@ def test_explanations_expire_with_the_evidence_and_splits_with_the_run(store):
     assert record(store, run_id).explanation is None
     assert past_splits(store, 1) == [0.1]
     assert prune(store, runs=at(1))["runs"] == 1
-    assert past_splits(store, 1) == []
+    assert not past_splits(store, 1)
 
 
 def test_memory_has_the_newest_ok_runs_of_the_configuration_before_the_slot_oldest_first(store):

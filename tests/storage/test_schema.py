@@ -104,7 +104,7 @@ def test_no_column_name_is_reserved_in_sql():
     for dialect in (sqlite.dialect(), postgresql.dialect()):
         quote = dialect.identifier_preparer.quote
         names = {each.name for table in metadata.tables.values() for each in table.columns}
-        assert {name for name in names if quote(name) != name} == set()
+        assert not {name for name in names if quote(name) != name}
 
 
 @pytest.mark.integration  # seconds of CPU
@@ -117,7 +117,7 @@ def test_the_revisions_create_exactly_the_declared_tables_and_a_downgrade_remove
     divided = set() if database_url.startswith("sqlite") else {"scores_default"}
     assert tables(database_url) == {*metadata.tables, *divided, "user_scores", "alembic_version"}
     assert schema_version.stored_version(database_url) == schema_version.newest_version() == HEAD
-    assert schema_version.find_differences(database_url) == []
+    assert not schema_version.find_differences(database_url)
     if database_url.startswith("sqlite"):
         _compare(found, f"sqlite:///{tmp_path / 'declared.db'}")
     else:
@@ -141,7 +141,7 @@ def test_a_new_sqlite_database_has_the_tables_that_the_revisions_make(is_downgra
 
     assert statements(new) == statements(revised)
     assert schema_version.stored_version(new) == HEAD
-    assert schema_version.find_differences(new) == []
+    assert not schema_version.find_differences(new)
 
 
 def statements(url):
@@ -217,8 +217,8 @@ def test_opening_creates_nothing_without_create(database_url, tmp_path):
         open_store(database_url, create=False)
 
     assert schema_version.stored_version(database_url) is None
-    assert list(tmp_path.iterdir()) == []
-    assert tables(database_url) == set()
+    assert not list(tmp_path.iterdir())
+    assert not tables(database_url)
 
 
 def test_a_schema_that_is_removed_while_the_store_is_open_is_an_error(database_url):
@@ -246,7 +246,7 @@ def test_several_processes_can_create_the_tables_at_the_same_time(database_url):
     with context().Pool(2) as pool:
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
 
-    assert schema_version.find_differences(database_url) == []
+    assert not schema_version.find_differences(database_url)
 
 
 def test_each_difference_of_the_schema_is_named(database_url):

@@ -15,7 +15,7 @@ amounts = st.floats(-1, 1).map(lambda value: round(value, 6))
 
 def test_hostile_names_stay_on_one_short_line():
     assert shorten_name(HOSTILE) == "c= ]0;owned DE " + "x" * 24 + "…"
-    assert shorten_name(f"{HOSTILE} and a=new") == shorten_name(HOSTILE) + " and a=new"
+    assert shorten_name(f"{HOSTILE} and a=new") == f"{shorten_name(HOSTILE)} and a=new"
 
 
 @given(

@@ -34,7 +34,7 @@ lost       SplitOff     02   the users are not split as planned:
 
 def run_days(folder, first, last):
     since, until = (f"{world.BEGINS + day * DAY:%Y-%m-%d}" for day in (first, last))
-    config = str(folder / "rankwatch.yaml")
+    config = f"{folder}/rankwatch.yaml"
     return run_cli("replay", "--config", config, "--since", since, "--until", until, "--json")
 
 
@@ -59,7 +59,7 @@ def replay(fault, folder):
         shutil.copy(folder / "healthy.db", folder / "rankwatch.db")
     last = first + DAYS - 1
     world.write_log(folder / "log.parquet", HEALTHY, last, **log)
-    runs, config = run_days(folder, first, last), str(folder / "rankwatch.yaml")
+    runs, config = run_days(folder, first, last), f"{folder}/rankwatch.yaml"
     changes = run_cli("alerts", "--config", config, "--json")
     starts = [
         each

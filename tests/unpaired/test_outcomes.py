@@ -154,7 +154,7 @@ def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
     assert read_outcomes(source) == [NOW, BEFORE]
     # Of equal ids the sums are added.
     forms = [{"regex": "u([0-4])"}, {"prefix": "0"}]
-    assert read_outcomes(source, slot=BEGINS - 200 * DAY, user_ids=forms)[0] == {}
+    assert not read_outcomes(source, slot=BEGINS - 200 * DAY, user_ids=forms)[0]
 
 
 @pytest.mark.shared_databases
@@ -277,7 +277,7 @@ def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
     rankwatch(RUN)
     (run,) = read_json("show checkout-test")
     assert run["status"] == "ok"
-    assert run["unpaired"]["outcomes"] == []
+    assert not run["unpaired"]["outcomes"]
     assert "outcomes: column 'clicks' of " in run["reason"]
     config = Path("rankwatch.yaml")
     text = config.read_text().replace("[clicks]", "[click]").replace(": clicks", ": click")

@@ -169,7 +169,7 @@ def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
 @pytest.mark.parametrize("kept", ["all", "none"])
 def test_the_gate_judges_segments_by_stored_lists_or_by_the_log(kept):
     config = Path("rankwatch.yaml")
-    config.write_text(config.read_text() + f"\n    keep_lists: {kept}\n")
+    config.write_text(f"{config.read_text()}\n    keep_lists: {kept}\n")
     rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
     (certificate,) = read_json(f"{GATE} --segment each")
     judged = {each["segment"]: each for each in certificate["by_segment"]}

@@ -175,7 +175,7 @@ def test_an_arm_with_fewer_than_two_users_has_no_pairs():
     assert math.isnan(between_excess(one, one, P).baseline)
     assert between_excess(one, one, P).across == pytest.approx(1 - P**2)
     assert math.isnan(between_excess(one, none, P).across)
-    assert find_moved_items(one, none) == ()
+    assert not find_moved_items(one, none)
 
 
 def test_lists_of_another_length_are_refused():
@@ -198,7 +198,7 @@ def test_items_are_ordered_by_the_larger_difference_of_shares():
     assert [item.item for item in shifted] == ["1", "0", "5"]
     assert [[*item.lists.values()] for item in shifted] == [[4, 2], [3, 1], [0, 1]]
     assert [[*item.first.values()] for item in shifted] == [[1, 2], [2, 0], [0, 0]]
-    assert find_moved_items(baseline, baseline) == ()
+    assert not find_moved_items(baseline, baseline)
 
 
 def hashes_of(users, seed):

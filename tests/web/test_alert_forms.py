@@ -116,7 +116,7 @@ def test_people_acknowledge_silence_expire_and_resolve_on_either_database_and_on
             for outcome in ("expire", "nothing"):
                 answer = browser.post("expire", "/alerts", silence=str(made.id))
                 assert answer == (303, f"/alerts?done={outcome}")
-            assert store.alerts.silences(ending_after=browser.clock.at) == ()
+            assert not store.alerts.silences(ending_after=browser.clock.at)
 
             done = f"{PAGE}?done=resolve"
             assert browser.post("resolve", comment="rolled back") == (303, done)
@@ -153,7 +153,7 @@ def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser
         joes,
         ended,
         own.replace("2024", "2025"),
-        own + "\u20ac",
+        f"{own}\u20ac",
         own[:-1],
     ):
         status, said = browser.post("resolve", token=token)
@@ -238,7 +238,7 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(browser):
 
 
 def test_whatever_people_write_stays_text(browser):
-    words = EVIL + "\x00"
+    words = f"{EVIL}\x00"
     silence = {"matchers": f"alert=SimilarityLow\ncomparison!={words}", "for": "1h"}
     assert browser.post("acknowledge", comment=words)[0] == 303
     assert browser.post("silence", comment=words, **silence)[0] == 303
@@ -284,5 +284,5 @@ def test_an_incident_is_read_on_a_telephone_and_acknowledged_by_keyboard_without
         assert presses < 20
     tab.press_and_go("Enter")
     assert "Acknowledged" in tab.run("document.querySelector('[role=status]').textContent")
-    assert [each for each in chromium.events if each["method"] in TROUBLE] == []
+    assert not [each for each in chromium.events if each["method"] in TROUBLE]
     assert browser.states == [("firing", "kim")]

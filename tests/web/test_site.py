@@ -73,7 +73,7 @@ def test_the_runbook_of_every_alert_opens_in_a_daemon():
     assert all(each.annotations["runbook_url"].startswith(RUNBOOK_BASE) for each in alerts())
     with running(published.pages(documentation=Documentation(SITE))) as site:
         closed = [path for path in paths if site.status(path) != 200]
-    assert closed == []
+    assert not closed
     assert len(paths) > 60
 
 

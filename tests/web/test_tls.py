@@ -88,7 +88,7 @@ def test_client_certificates_are_asked_for_and_verified_as_configured(keys, tmp_
             (tmp_path / "ca.crt").write_text(
                 f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}"
             )
-            configured["client_ca_file"] = str(tmp_path / "ca.crt")
+            configured["client_ca_file"] = f"{tmp_path}/ca.crt"
         with serving(tls_server_config=configured) as site:
             found = []
             for pair in (None, keys.client, keys.stranger):

@@ -134,7 +134,7 @@ def spill(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield folder
-    assert list(folder.iterdir()) == []
+    assert not list(folder.iterdir())
 
 
 def lists_of(*lists):
@@ -397,7 +397,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
     rng, files = np.random.default_rng(1), []
     for name in ("baseline", "candidate"):
         lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
-        path = str(tmp_path / f"{name}.parquet")
+        path = f"{tmp_path}/{name}.parquet"
         file = FileSourceOptions(path=path, user="user", items="items")
         pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), file.path)
         files.append(file)
@@ -408,7 +408,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
         assert list(spill.iterdir())
     with small_disk(tmp_path / "small", "2m") as disk:
         for folder, most in ((disk, temporary_database.SPILL), (spill, "2MB")):
-            assert list(folder.iterdir()) == []
+            assert not list(folder.iterdir())
             monkeypatch.setattr(tempfile, "tempdir", str(folder))
             monkeypatch.setattr(temporary_database, "SPILL", most)
             with (
@@ -416,7 +416,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
                 source.read(asked) as answers,
             ):
                 list(answers.batches(5000))
-        assert list(disk.iterdir()) == []
+        assert not list(disk.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
 )
 def test_columns_may_have_any_name(tmp_path, columns, cells):
     user, item, *_ = columns.values()
-    file = FileSourceOptions(path=str(tmp_path / "lists.parquet"), **columns)
+    file = FileSourceOptions(path=f"{tmp_path}/lists.parquet", **columns)
     pq.write_table(pa.table({user: ["a", "b"], item: cells, "rank": [1, 1]}), file.path)
 
     source = JoinedFiles(lists_of(file, file), asked_of(file), ("rank",))

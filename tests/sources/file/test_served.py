@@ -71,7 +71,7 @@ def write_log(folder, kept="jsonl", form="wide", time="iso"):
         ]
     WRITERS[f".{kept}"](pa.Table.from_pylist(rows), folder / f"log.{kept}")
     served = {"time": "served_at", "within": "1h", "request": "request"}
-    return {"path": str(folder / f"log.{kept}"), "user": "user", "served": served, **columns}
+    return {"path": f"{folder}/log.{kept}", "user": "user", "served": served, **columns}
 
 
 def of_arm(log, arm):
@@ -121,7 +121,7 @@ def test_a_log_is_read_to_its_last_whole_line_and_may_grow_meanwhile(
             file.write(text)
 
     def grow(*given):
-        append("more\n" + rest)
+        append(f"more\n{rest}")
         return pull(*given)
 
     append(rest)

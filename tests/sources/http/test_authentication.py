@@ -35,7 +35,7 @@ def asked_with(path="/{user}", **options):
 def test_a_request_is_signed_by_a_keyed_hash_of_its_time_and_body(tmp_path, monkeypatch):
     set_clock(monkeypatch, SLOT)
     (tmp_path / "key").write_text("s3cret\n")
-    keys = {"secret_file": str(tmp_path / "key"), "signs": "{method} {timestamp}.{body}"}
+    keys = {"secret_file": f"{tmp_path}/key", "signs": "{method} {timestamp}.{body}"}
     _, asked = asked_with(auth={"hmac": keys}, **POST)
 
     stamp = str(int(SLOT.timestamp()))
@@ -72,7 +72,7 @@ def test_awss_signature_is_botocores_byte_for_byte():
 
 def test_where_no_keys_are_given_awss_own_are_found_or_the_run_fails(monkeypatch, tmp_path):
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
-        monkeypatch.setenv(name, str(tmp_path / "none"))
+        monkeypatch.setenv(name, f"{tmp_path}/none")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     auth = {"aws": {"region": "eu-west-1"}}
     with pytest.raises(

@@ -76,7 +76,7 @@ def test_no_request_is_sent_to_a_host_before_the_end_of_a_pause_that_it_asked_fo
 def test_a_pause_beyond_the_deadline_stops_all_sources_of_the_host_at_once(recommender):
     recommender.otherwise = "limited_for_hours"
     recommender.pull(*USERS, timeout_s=3000, concurrency=1)
-    other = recommender.pull(*USERS, timeout_s=3000, url=recommender.url + "&model=b")
+    other = recommender.pull(*USERS, timeout_s=3000, url=f"{recommender.url}&model=b")
     assert len(recommender.asked) == 1
     assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
     told = "asked for a pause of 3,600 s (Retry-After), which ends after the run's deadline"
@@ -175,7 +175,7 @@ def test_a_fault_of_one_address_is_no_fault_of_its_host(recommender):
     recommender.otherwise = "unavailable"
     recommender.pull(*USERS, concurrency=2, retries=0)
     recommender.otherwise, recommender.most_at_once = "chunked", 0
-    assert len(recommender.pull(*USERS, url=recommender.url + "&b").rankings) == len(USERS)
+    assert len(recommender.pull(*USERS, url=f"{recommender.url}&b").rankings) == len(USERS)
     assert recommender.most_at_once > 1
 
 

@@ -36,7 +36,7 @@ def test_a_key_that_changes_the_path_is_never_requested(recommender):
 
 def test_headers_and_token_are_sent(recommender, tmp_path):
     (tmp_path / "key").write_text("k-from-file\n")
-    headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
+    headers = {"X-Env": "prod", "X-Key_file": f"{tmp_path}/key"}
     options = {"token": "t0ken", "headers": headers}
 
     recommender.pull("u", **options)

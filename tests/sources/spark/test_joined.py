@@ -190,7 +190,7 @@ def with_fault(monkeypatch, fault):
 
 
 def test_an_executor_that_is_killed_in_mid_run_costs_nothing(port, files, tmp_path, monkeypatch):
-    mark = str(tmp_path / "killed")
+    mark = f"{tmp_path}/killed"
 
     def die_once():
         if not os.path.exists(mark):  # noqa: PTH110 - shipped by value
