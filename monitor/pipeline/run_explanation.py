@@ -212,8 +212,8 @@ def _find_fault(
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return fault
-    # If one arm is respelled, it is an arm of the fault, because `find_respelled` tests no other
-    # arm. The fault says whether the other arm is unchanged.
+    # `find_respelled` tests only the arms of the fault. So if one arm is respelled, both have the
+    # same other arm, and the fault says whether this arm is unchanged.
     is_other_unchanged = None
     if fault is not None and len(respelled.arms) == 1:
         is_other_unchanged = fault.is_other_unchanged

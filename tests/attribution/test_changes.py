@@ -470,7 +470,7 @@ def test_items_are_counted_over_users_with_both_lists():
     own = lists("123:239 124:249 125:125 :129")
     counts = own.item_counts
     assert sorted((counts.now - counts.before).tolist()) == [-2, 0, 0, 0, 0, 2]
-    assert own.follows_most_moved.sum() >= 2
+    assert own.has_item_change.sum() >= 2
 
 
 USUAL = (0.1, 0.3, 0.3, 0.2, 0.08, 0.02)

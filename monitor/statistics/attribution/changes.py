@@ -124,7 +124,7 @@ class OwnLists:
         return np.asarray((self.former == self.present).all(axis=1))
 
     @cached_property
-    def has_same_top(self) -> Flags:
+    def has_same_top_items(self) -> Flags:
         """Whether both lists have the same first three items, in any order.
 
         False for lists of at most three items.
@@ -153,11 +153,11 @@ class OwnLists:
         return _count_users(self.former[has_both], self.present[has_both])
 
     @property
-    def follows_most_moved(self) -> Flags:
-        """Whether the list changed in the same way as the item whose number of users changed most.
+    def has_item_change(self) -> Flags:
+        """Whether the list gained or lost the item whose number of users changed most.
 
-        This is the item with the largest change by `weigh_changes`. If its number of users fell,
-        the lists that lost it are marked. If the number rose, the lists that gained it are marked.
+        This is the item with the largest change by `weigh_changes`. If its number of users rose,
+        the lists that gained it are marked. If the number fell, the lists that lost it are marked.
         """
         counts = self.item_counts
         if not len(counts.items):

@@ -130,14 +130,14 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis 
     item among the first three. The hypothesis with the larger share of affected users among the
     judged users is returned. None if neither feature finds users.
 
-    In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
-    changed, and otherwise 0.
+    In the result's ``detail``, ``top`` is 1 if enough affected lists still have the same first
+    three items. Then probably only the order of these three changed. Otherwise ``top`` is 0.
     """
     hypotheses = []
     for feature in (ChangeFeature.REORDERED, ChangeFeature.FIRST_MOVED):
         hypothesis = find_by_feature(scene, arm, feature, FaultKind.REORDERED)
         if hypothesis is not None:
-            same_top_share = changes.lists[arm].has_same_top[hypothesis.affected].mean()
+            same_top_share = changes.lists[arm].has_same_top_items[hypothesis.affected].mean()
             detail = {"top": float(same_top_share >= _KEPT_TOP)}
             hypotheses.append(replace(hypothesis, detail=detail))
     return max(hypotheses, key=_share_of_judged, default=None)
