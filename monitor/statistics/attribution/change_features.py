@@ -49,7 +49,7 @@ class ChangeFeature(StrEnum):
     # These three compare the lists of both arms. They are stored as features of the candidate.
     IDENTICAL = "identical"
     ALIKE = "alike"  # nearly the same list
-    INTERLEAVED = "interleaved"  # the baseline's first items are near the top
+    INTERLEAVED = "interleaved"  # another list and the baseline's list may have taken turns
 
 
 def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integers]:

@@ -10,7 +10,11 @@ from monitor.statistics.attribution.change_features import (
     ChangeFeature,
     find_origin,
 )
-from monitor.statistics.attribution.changed_items import find_removed_items, find_risen_or_fallen
+from monitor.statistics.attribution.changed_items import (
+    find_new_items,
+    find_removed_items,
+    find_risen_or_fallen,
+)
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
@@ -31,7 +35,7 @@ from monitor.statistics.attribution.similar_lists import MANY_ALIKE, find_all_al
 def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     hypotheses = [find_shared_list(scene, arm) for arm in Arm]
-    if scene.changes is not None:
+    if scene.changes is not None and scene.has_own_pairs:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
         shares_affected = [each.affected.mean() for each in similar if each is not None]
@@ -44,6 +48,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
             find_stale,
             find_removed_items,
             find_risen_or_fallen,
+            find_new_items,
             find_shifted,
             _find_replaced,
             _find_reordered,
