@@ -40,7 +40,9 @@ LASTS_S = 3.0
 """A shorter pull reports no progress and stores no answers, because it is easy to repeat."""
 _REPORT_S = 1.0
 _FIRST_WORKERS = 4
-_NEXT_WORKER_S = 0.01
+"""These workers start at once, and the others one after the other. See `_start_workers`."""
+_ALL_WORKERS_S = 0.3
+"""The time in which all workers of a pull start."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _MOST_CAUSES = 3
@@ -157,10 +159,11 @@ class _HttpPull:
 
         So a host that answers quickly gets few connections. A connection costs more than a request.
         """
+        pause_s = _ALL_WORKERS_S / self._options.concurrency
         while len(workers) < self._options.concurrency:
             workers.append(asyncio.create_task(self._work(session)))
             if len(workers) >= _FIRST_WORKERS:
-                await asyncio.sleep(_NEXT_WORKER_S)
+                await asyncio.sleep(pause_s)
             if any(worker.done() for worker in workers):
                 break
 
