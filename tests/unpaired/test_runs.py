@@ -7,10 +7,11 @@ import pandas as pd
 import pytest
 
 from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule, state
+from monitor.alerts.rule_evaluation import Figures
 from monitor.model.alerts import State
 from monitor.model.errors import SourceError
 from monitor.model.instants import format_instant
-from monitor.model.memory import Memory, PastRun
+from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.model.rules import Condition, ConditionRule
 from monitor.model.run_reasons import RunReasonKind
@@ -97,8 +98,10 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
     ]
     far = AffectedUsers(affected=0, users=2), AffectedUsers(affected=1, users=3)
     learned = RuleSeries(rule(metric="far_gap(overlap)", min_users=1), ALL)
-    past = PastRun(slot=SLOT, summaries=found, states={})
-    assert learned.read(past) == (angle_gap(*far).value, angle_gap(*far).error)
+    figures = Figures.of(result.summaries, result.coverage.rows)
+    assert learned.read(figures) == (angle_gap(*far).value, angle_gap(*far).error)
+    of_three = RuleSeries(coverage_rule("missing(baseline)", min_users=3), ALL)
+    assert np.isfinite(of_three.read(figures)).all()
     gap = found[ALL, "self_gap(overlap)"]
     assert gap.standard_error == found[ALL, "candidate_self(overlap)"].standard_error
     # In DE the baseline has no compared user.
