@@ -6,13 +6,12 @@ import subprocess
 import threading
 
 import pytest
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import published
 from export.page import ALERT, scraped
-from monitor.export.exposition import FamilyCollector, Format, write_families
+from monitor.export.exposition import write_families
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S, PrometheusPublisher
 from monitor.export.series import SERIES, SeriesKind
 from monitor.model.errors import DatabaseErrorKind
@@ -67,17 +66,6 @@ def test_whatever_is_accepted_gets_a_page_that_parses_openmetrics_where_it_can_b
         if is_open_metrics:
             assert families["rankwatch_run_duration_seconds"].unit == "seconds"
             assert families["rankwatch_similarity_share_below_ratio"].unit == "ratio"
-
-
-def test_gauges_are_written_as_the_client_library_writes_them():
-    family = GaugeMetricFamily("x_seconds", 'a \\ and\n"', labels=["b", "a"], unit="seconds")
-    for value in (0, -1.5, 1e9, 123456789.25, 1e-9, float("inf"), -float("inf"), float("nan")):
-        family.add_metric([f'"\\ü\n{value}', "x"], value)
-    families = (family, GaugeMetricFamily("y", "without labels", value=1))
-    for escaping in ("", ";escaping=allow-utf-8", ";escaping=dots"):
-        for accept in ("text/plain;version=1.0.0", PROMETHEUS_2.partition(",")[0]):
-            form = Format.accepted_by(accept + escaping)
-            assert form.page([form.encode(families)]) == form.encoder(FamilyCollector(families))
 
 
 def test_a_scrape_during_publications_never_sees_two_mixed(publisher):
