@@ -21,7 +21,7 @@ from tables import rows
 
 def rankwatch(command, *, env=None, out=None):
     """Run the command line. ``out`` is a descriptor that takes the output instead; it is closed."""
-    codes: list[int] = []
+    codes = []
     binary = io.BytesIO() if out is None else io.BufferedWriter(io.FileIO(out, "w"))
     shown = io.TextIOWrapper(binary, encoding=(env or {}).get("PYTHONIOENCODING", "utf-8"))
     said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")

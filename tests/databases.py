@@ -31,7 +31,7 @@ class _UsedAgain:
         self._unused = _idle[config["memory_limit"], config["preserve_insertion_order"]]
         self._database = self._unused.pop() if self._unused else make_database(config=config)
         self._cursor = self._database.cursor()
-        self._functions: list[str] = []
+        self._functions = []
 
     def __getattr__(self, name):
         return getattr(self._cursor, name)

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from monitor.alerts.rule_evaluation import evaluate_rules
-from monitor.model.alerts import AlertState, Outcome, State, Transition
+from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason, CoverageRow, Panel, Pull, RankingTable
 from monitor.model.rules import (
@@ -25,7 +26,7 @@ from monitor.model.rules import (
     SimilarityRule,
 )
 from monitor.model.run_reasons import LossCause, RunReason, RunReasonKind
-from monitor.model.runs import Claim, Histogram, MeasuredRun, RunStatus, Summary
+from monitor.model.runs import ArmScore, Claim, Histogram, MeasuredRun, RunStatus, Summary
 from monitor.model.statistics import CoverageShare, Statistic
 from monitor.pipeline.expectations import compute_expectations
 
@@ -36,7 +37,7 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
-@dataclass(slots=True)
+@dataclass
 class HeldClock:
     """Both clocks stop until a test moves them."""
 
@@ -136,17 +137,16 @@ def changed(what, **changes):
     )
 
 
-def claim(**changes):
-    base = Claim(
-        run_id=1,
-        comparison="home-feed",
-        slot=SLOT,
-        owner="test:1",
-        attempt=1,
-        started_at=SLOT,
-        until=SLOT + timedelta(hours=1),
-    )
-    return replace(base, **changes)
+claim = partial(
+    Claim,
+    run_id=1,
+    comparison="home-feed",
+    slot=SLOT,
+    owner="test:1",
+    attempt=1,
+    started_at=SLOT,
+    until=SLOT + timedelta(hours=1),
+)
 
 
 def panel(*users, **segments):
@@ -187,39 +187,40 @@ def coverage_row(asked, paired=None, segment="all", reasons=None):
     )
 
 
-def summary(**changes):
-    base = Summary(
-        segment="all",
-        metric="extended_tau",
-        n=1874,
-        n_undefined=0,
-        mean=0.512,
-        standard_error=0.01,
-        statistics={"p05": -0.2, "share_below(0)": 0.11},
-        histogram=Histogram(low=-1.0, high=1.0, counts=(0, 1874)),
-    )
-    return replace(base, **changes)
+summary = partial(
+    Summary,
+    segment="all",
+    metric="extended_tau",
+    n=1874,
+    n_undefined=0,
+    mean=0.512,
+    standard_error=0.01,
+    statistics={"p05": -0.2, "share_below(0)": 0.11},
+    histogram=Histogram(low=-1.0, high=1.0, counts=(0, 1874)),
+)
 
 
-def state(**changes):
-    """A quiet alert."""
-    base = AlertState(
-        comparison="home-feed",
-        alert="SimilarityLow",
-        segment="all",
-        state=State.QUIET,
-        since=SLOT,
-        streak=0,
-        judged_slot=SLOT,
-        outcome=Outcome.OK,
-        reason="mean of extended_tau is 0.512",
-        value=0.512,
-        users=1874,
-        threshold=0.35,
-        severity=Severity.CRITICAL,
-        dedup_key=None,
-    )
-    return replace(base, **changes)
+arm_score = partial(ArmScore, segment="all", arm=Arm.CANDIDATE)
+expectation = partial(Expectation, alert="SimilarityLow", segment="all", runs=9, expected=0.5)
+
+state = partial(
+    AlertState,
+    comparison="home-feed",
+    alert="SimilarityLow",
+    segment="all",
+    state=State.QUIET,
+    since=SLOT,
+    streak=0,
+    judged_slot=SLOT,
+    outcome=Outcome.OK,
+    reason="mean of extended_tau is 0.512",
+    value=0.512,
+    users=1874,
+    threshold=0.35,
+    severity=Severity.CRITICAL,
+    dedup_key=None,
+)
+"""A quiet alert."""
 
 
 def transition(**changes):
@@ -255,10 +256,9 @@ def measured_run(slot=SLOT, *, status=RunStatus.OK, run_reason=None, **measured)
     found: Any = {
         name: tuple(value) if isinstance(value, list) else value for name, value in measured.items()
     }
-    reasons: tuple[RunReason, ...] = ()
     if run_reason is not None:
-        reasons = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
-    return MeasuredRun(slot=slot, status=status, reasons=reasons, **found)
+        found["reasons"] = (RunReason(kind=RunReasonKind.ERROR, text=run_reason),)
+    return MeasuredRun(slot=slot, status=status, **found)
 
 
 def evaluate(what, *, slot=SLOT, at=None, states=(), expectations=(), standstills=(), **found):

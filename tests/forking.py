@@ -24,6 +24,11 @@ Done = subprocess.CompletedProcess[str]
 _polling = threading.Lock()
 
 
+def run_program(command, **options):
+    """What another program says, and its exit code."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
 @cache
 def context():
     """The processes' parent, one for all tests of this process."""

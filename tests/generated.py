@@ -15,12 +15,12 @@ from metrics.reactions import reactions_table
 from monitor.export.series import series_reference
 from monitor.settings.json_schema import json_schema
 from monitor.storage import schema_version
+from places import ROOT
 from receivers import message_examples
 from settings import plan_examples
 from settings_reference import profiles_reference, settings_reference
 from texts.examples import golden
 
-ROOT = Path(__file__).parents[1]
 _BEGIN, _END = "<!-- generated -->\n", "<!-- end of what is generated -->"
 _OPERATOR = "deploy/kubernetes/components/operator/prometheusrule.yaml"
 _PROMETHEUS_RULE = """\

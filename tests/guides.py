@@ -11,7 +11,6 @@ import re
 import shlex
 import shutil
 import sqlite3
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -24,8 +23,10 @@ import pytest
 
 from clocks import set_clock
 from commands import rankwatch
+from forking import run_program
+from places import ROOT
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = ROOT / "docs"
 NOW = datetime(2026, 11, 12, 9, tzinfo=UTC)
 _BLOCK = re.compile(
     r"(?m)^(?:<!-- not run: (?P<why>.*) -->\n\n?)?(?P<indent> *)```(?P<kind>.+)\n"
@@ -117,7 +118,7 @@ def _output(command):
         done = rankwatch(plain.removeprefix("rankwatch "))
     else:
         words = shlex.split(re.sub("^python3 ", f"{sys.executable} ", plain))
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = run_program(words)
     printed = done.stdout + done.stderr
     if command.endswith(_STATUS):
         printed += f"{done.returncode}\n"

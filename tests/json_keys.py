@@ -2,9 +2,10 @@
 
 import json
 import re
-from pathlib import Path
 
-GUIDE = (Path(__file__).parents[1] / "docs/reference/json.md").read_text()
+from places import ROOT
+
+GUIDE = (ROOT / "docs/reference/json.md").read_text()
 KEYS: dict[str, str] = dict(re.findall(r"(?m)^\| `(\w+)((?:\.[A-Z,]+)*)` \|", GUIDE))
 """Each key, with `.METRIC` or the like if its value is an object by names."""
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from factories import DAY, SLOT, transition
 from monitor.model.alerts import State
@@ -125,24 +126,23 @@ def finding(kind, **changes):
     return replace(base, **changes)
 
 
-def explanation(**changes):
-    base = Explanation(
-        metric="extended_tau",
-        sentence=WHY,
-        segment="all",
-        now=0.5,
-        before=0.25,
-        gained=(exposed("sku-1", "Red shoes"),),
-        lost=(exposed("sku-2", before=0.7, after=0.0, share_before=0.7, share_after=0.0),),
-        entered=14,
-        left=1,
-        groups=(),
-        causes=(
-            PartAmount(part=DropPart.MEMBERSHIP, amount=0.155),
-            PartAmount(part=DropPart.ORDER, amount=0.095),
-        ),
-    )
-    return replace(base, **changes)
+explanation = partial(
+    Explanation,
+    metric="extended_tau",
+    sentence=WHY,
+    segment="all",
+    now=0.5,
+    before=0.25,
+    gained=(exposed("sku-1", "Red shoes"),),
+    lost=(exposed("sku-2", before=0.7, after=0.0, share_before=0.7, share_after=0.0),),
+    entered=14,
+    left=1,
+    groups=(),
+    causes=(
+        PartAmount(part=DropPart.MEMBERSHIP, amount=0.155),
+        PartAmount(part=DropPart.ORDER, amount=0.095),
+    ),
+)
 
 
 def briefing(**changes):

@@ -1,12 +1,13 @@
 """Complete values that a daemon would publish, for tests of export, web and deploy. Any field can be changed."""
 
 from dataclasses import fields, replace
-from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 
 import factories
+from factories import DAY, HOUR, MINUTE, SECOND
 from monitor.export.publisher import PrometheusPublisher
-from monitor.model.alerts import Expectation, Outcome, State
+from monitor.model.alerts import Outcome, State
 from monitor.model.daemon_state import DaemonState, Role, RoleKind
 from monitor.model.explanation import (
     Change,
@@ -47,26 +48,25 @@ UNPAIRED = UnpairedResults(
 )
 
 
-def run(**changes):
-    base = Run(
-        id=1,
-        comparison="home-feed",
-        slot=SLOT,
-        status=RunStatus.OK,
-        reason=None,
-        attempt=1,
-        owner="test:1",
-        config_hash="0" * 64,
-        k=10,
-        asked=200,
-        paired=190,
-        started_at=SLOT,
-        finished_at=SLOT + timedelta(seconds=4),
-        catalogue_size=1000,
-        labels_until=SLOT + timedelta(days=7),
-        models={Arm.CANDIDATE: ArmModel(now="v12")},
-    )
-    return replace(base, **changes)
+run = partial(
+    Run,
+    id=1,
+    comparison="home-feed",
+    slot=SLOT,
+    status=RunStatus.OK,
+    reason=None,
+    attempt=1,
+    owner="test:1",
+    config_hash="0" * 64,
+    k=10,
+    asked=200,
+    paired=190,
+    started_at=SLOT,
+    finished_at=SLOT + 4 * SECOND,
+    catalogue_size=1000,
+    labels_until=SLOT + 7 * DAY,
+    models={Arm.CANDIDATE: ArmModel(now="v12")},
+)
 
 
 def record(slot, *summaries, arm_scores=(), **changes):
@@ -75,31 +75,29 @@ def record(slot, *summaries, arm_scores=(), **changes):
     return extend(FinishedRun, run_of_slot, summaries=summaries, arm_scores=tuple(arm_scores))
 
 
-def summary(**changes):
-    base = factories.summary(
-        metric="rbo(p=0.9)",
-        n=188,
-        n_undefined=2,
-        mean=0.625,
-        standard_error=0.015625,
-        statistics={"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125},
-        histogram=Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100)),
-    )
-    return replace(base, **changes)
+summary = partial(
+    factories.summary,
+    metric="rbo(p=0.9)",
+    n=188,
+    n_undefined=2,
+    mean=0.625,
+    standard_error=0.015625,
+    statistics={"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125},
+    histogram=Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100)),
+)
 
 
-def state(**changes):
-    base = factories.state(
-        state=State.FIRING,
-        streak=2,
-        outcome=Outcome.BREACH,
-        reason="mean 0.25 is below 0.35",
-        value=0.25,
-        users=188,
-        dedup_key="key",
-        incident="key",
-    )
-    return replace(base, **changes)
+state = partial(
+    factories.state,
+    state=State.FIRING,
+    streak=2,
+    outcome=Outcome.BREACH,
+    reason="mean 0.25 is below 0.35",
+    value=0.25,
+    users=188,
+    dedup_key="key",
+    incident="key",
+)
 
 
 def coverage(**changes):
@@ -111,9 +109,9 @@ def coverage(**changes):
     return Coverage(rows=(row, uk))
 
 
-def arm_score(**changes):
-    base = ArmScore(segment="all", arm=Arm.BASELINE, metric="catalogue_coverage", value=0.75, n=190)
-    return replace(base, **changes)
+arm_score = partial(
+    ArmScore, segment="all", arm=Arm.BASELINE, metric="catalogue_coverage", value=0.75, n=190
+)
 
 
 def explanation(**changes):
@@ -168,21 +166,11 @@ def latest(**changes):
         ),
         states=(state(),),
         last_ok_slot=SLOT,
-        last_ok_at=SLOT + timedelta(seconds=4),
-        expectations=(
-            Expectation(
-                alert="SimilarityLow",
-                segment="all",
-                runs=9,
-                expected=0.625,
-                limit=0.5,
-                opposite=0.75,
-                z=3.5,
-            ),
-        ),
+        last_ok_at=SLOT + 4 * SECOND,
+        expectations=(factories.expectation(expected=0.625, limit=0.5, opposite=0.75, z=3.5),),
         arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
         unlabelled=3,
-        first_slot=SLOT - timedelta(days=1),
+        first_slot=SLOT - DAY,
         explanation=explanation(),
     )
     return replace(base, **changes)
@@ -201,7 +189,7 @@ def result(**changes):
         slot=claim.slot,
         status=RunStatus.OK,
         reason=None,
-        finished_at=SLOT + timedelta(seconds=4),
+        finished_at=SLOT + 4 * SECOND,
         config_hash="0" * 64,
         k=10,
         stage_seconds={"pull": 3.0, "score": 0.5},
@@ -218,12 +206,12 @@ def filled():
 
 def fill(publisher):
     """The same publisher, after it has published everything."""
-    interval = {"home-feed": timedelta(minutes=15)}
+    interval = {"home-feed": 15 * MINUTE}
     publisher.register(
         ["home-feed"],
         ["pager"],
         intervals=interval,
-        stale_after={"home-feed": timedelta(hours=1)},
+        stale_after={"home-feed": HOUR},
         pings=["ping"],
     )
     publisher.reloaded(ok=True, at=SLOT)
@@ -231,7 +219,7 @@ def fill(publisher):
     newest = latest()
     newest = replace(newest, summaries=(*newest.summaries, gap), unpaired=UNPAIRED)
     publisher.publish([newest])
-    publisher.run_finished(result(claim=factories.claim(started_at=SLOT + timedelta(seconds=1))))
+    publisher.run_finished(result(claim=factories.claim(started_at=SLOT + SECOND)))
     publisher.count("slots_skipped_total", "home-feed", "missed", value=2)
     publisher.count("notifications_total", "pager", "sent")
     publisher.outbox({"pager": (3, 7.5)}, {"pager": (2, 0.0)}, {"pager": 1})

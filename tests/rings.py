@@ -1,8 +1,8 @@
 """The two rings of tests.
 
 The first ring needs Python and make only: ``make test``. The second ring holds the tests with the
-marker ``integration``. They need servers, a browser, Spark, an environment of their own, or they
-kill processes: ``make test-all`` runs both rings."""
+marker ``integration`` or ``shared_databases``. They need servers, a browser, Spark, an environment
+of their own, or they kill processes: ``make test-all`` runs both rings."""
 
 import pytest
 
@@ -12,15 +12,16 @@ SERVER_CASES = {"postgresql", "mariadb"}
 """A test case with one of these words in its id belongs to the second ring."""
 
 _DESELECTED = pytest.StashKey[int]()
-_running: list[pytest.Item] = []
+_running = []
 
 
 def pytest_itemcollected(item):
-    """Mark what needs a server by its fixtures or parameters."""
+    """Mark what needs a server by its fixtures or parameters, and what shares databases."""
     fixtures = set(getattr(item, "fixturenames", ()))
     callspec = getattr(item, "callspec", None)
     words = set(callspec.id.split("-")) if callspec else set()
-    if fixtures & SERVER_FIXTURES or words & SERVER_CASES:
+    shares = item.get_closest_marker("shared_databases")
+    if shares or fixtures & SERVER_FIXTURES or words & SERVER_CASES:
         item.add_marker(pytest.mark.integration)
 
 

@@ -2,13 +2,12 @@
 
 import ast
 import re
-from pathlib import Path
 
 from clocks import SHIFT_VARIABLE, set_clock, shift_clock
 from factories import DAY, SLOT
 from monitor.model import instants
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 CLASSES = {"datetime", "date", "Timestamp"}
 METHODS = {"now", "utcnow", "today"}
 FUNCTIONS = {

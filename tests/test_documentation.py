@@ -1,13 +1,12 @@
 """Documentation that lags behind the code fails here."""
 
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 import generated
+from forking import run_program
 from json_keys import KEYS, unlisted
 from monitor import plugin_v1
 from monitor.cli.main import EPILOG, app
@@ -21,9 +20,9 @@ from monitor.settings.json_schema import json_schema
 from monitor.sources import SOURCES
 from monitor.storage import schema_version
 from monitor.web.app import describe_api
+from places import ROOT
 from servers import require
 
-ROOT = Path(__file__).resolve().parents[1]
 README, CLI_GUIDE, DEPLOYING = (
     (ROOT / name).read_text()
     for name in ("README.md", "docs/reference/commands.md", "docs/how-to/one-run.md")
@@ -180,7 +179,7 @@ def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path):
         section(DEPLOYING, "Without a daemon").partition("```yaml\n")[2].partition("```")[0]
     )
     command = [require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(path)]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    checked = run_program(command)
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "2 rules found" in checked.stdout
 

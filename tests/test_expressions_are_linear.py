@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from re import _compiler, _parser  # type: ignore[attr-defined]  # how an expression is made up
 from re._constants import (  # type: ignore[import-not-found]
     ANY,
@@ -31,8 +30,8 @@ import pytest
 from monitor.measures.reading import dialects
 from monitor.measures.reading.numbers import number_column
 from monitor.model.id_forms import make_speller
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 LENGTH = 100_000
 LIMIT_S = 1.0
 """Of processor time.
@@ -63,7 +62,7 @@ web.pages.report
 """Modules whose expressions never see text from outside, and what they see."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Expression:
     """An expression, and the method that it is used by."""
 

@@ -48,12 +48,10 @@ def played_guides():
         kinds = {block.kind for block in guides.blocks(path)}
         if kinds & {"console", "sql"}:
             is_slow = path.stem != "two-files"
-            yield pytest.param(
-                path, id=path.stem, marks=[pytest.mark.integration] if is_slow else []
-            )
+            marks = [pytest.mark.shared_databases] if is_slow else []
+            yield pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.shared_databases
 @pytest.mark.parametrize("path", list(played_guides()))
 def test_each_command_of_a_guide_prints_what_is_shown(path):
     assert guides.played(path)[0] == path.read_text(), "run: make generated"

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import monitor
+from places import ROOT
 
 
 def test_dir_shows_what_users_call_and_nothing_else():
@@ -26,8 +27,7 @@ def test_type_checkers_are_promised_types():
 
 
 def test_drivers_of_the_extras_are_pinned_and_the_core_never_imports_them():
-    root = Path(__file__).parents[1]
-    project = tomllib.loads((root / "pyproject.toml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     of_tools = {"test", "lint", "docs", "bench", "fast", "pictures"}
     drivers = {
@@ -35,7 +35,7 @@ def test_drivers_of_the_extras_are_pinned_and_the_core_never_imports_them():
         for extra in extras.keys() - of_tools
         for requirement in extras[extra]
     }
-    pins = (root / ".ci/constraints.txt").read_text()
+    pins = (ROOT / ".ci/constraints.txt").read_text()
     unused = {"adlfs", "gcsfs"}  # no test has their servers
     assert {name for name in drivers - unused if f"\n{name}==" not in pins} == set()
     (core,) = (

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -12,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import EntryPoint, EntryPoints
 from itertools import product
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Annotated, Any
 
@@ -22,6 +20,7 @@ from pydantic import Field, SecretStr
 
 from commands import of_all
 from factories import SLOT, changed, claim, comparison, pull
+from forking import run_program
 from kernels.reference import batch
 from messages import URL, message, start
 from monitor import parse, plugin_v1
@@ -41,10 +40,10 @@ from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.translation import config_hash
 from monitor.sources import SOURCES
 from pipeline.canned import Canned, StillClock, arms, users
+from places import ROOT
 from settings.minimal import load_text
 from tables import cells
 
-ROOT = Path(__file__).parents[1]
 SECRET = "canary-of-a-plugin"  # noqa: S105 - it is looked for
 USERS = [f"u{number}" for number in range(7)]
 HELD = threading.Event()
@@ -150,7 +149,7 @@ def install(monkeypatch):
     def installed(brought=BROUGHT, *, packages=("extras",)):
         module: Any = ModuleType("brought")
         module.Shop = Shop
-        entries: list[Any] = []
+        entries = []
         for group, named in brought.items():
             vars(module).update(named)
             for name, package in product(named, packages):
@@ -453,9 +452,7 @@ def test_the_example_passes_the_contracts_in_its_own_tests_and_is_used_like_what
 
     def run(*command):
         started = [sys.executable, "-m", *command]
-        return subprocess.run(
-            started, cwd=work, env=env, capture_output=True, text=True, check=False
-        )
+        return run_program(started, cwd=work, env=env)
 
     offline = ("--quiet", "--no-index", "--no-deps", "--no-build-isolation")
     copied = str(shutil.copytree(example, tmp_path / "example"))

@@ -1,11 +1,10 @@
 """The documentation is written in plain English: short sentences, plain verbs, one word for one idea."""
 
 import re
-from pathlib import Path
 
+from places import ROOT
 from tables import cells
 
-ROOT = Path(__file__).parents[1]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 LONGEST = 25
 """Words of a sentence."""

@@ -4,9 +4,9 @@ import ast
 import importlib
 import re
 from enum import Enum
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from places import ROOT
+
 TEXTS = re.compile(
     r"(^|_)(cause|clause|explanation|headline|lines?|message|note|reason|sentence|text|title)(_|$)"
 )

@@ -4,17 +4,28 @@ Arms whose lists no longer change, from the count to the verdict.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
 import published
-from factories import DAY, SLOT, comparison, coverage_rule, evaluate, rule, summary
+from factories import (
+    DAY,
+    SLOT,
+    arm_score,
+    comparison,
+    coverage_rule,
+    evaluate,
+    expectation,
+    rule,
+    summary,
+)
 from monitor.alerts.verdicts import Reading, judge_reading
-from monitor.model.alerts import Expectation, Outcome, State
+from monitor.model.alerts import Outcome, State
 from monitor.model.rankings import Arm
-from monitor.model.rules import CoverageRule, Direction, Learning, SimilarityRule, StandstillRule
-from monitor.model.runs import ArmScore, MeasuredRun, RunStatus
+from monitor.model.rules import Direction, Learning, StandstillRule
+from monitor.model.runs import MeasuredRun, RunStatus
 from monitor.pipeline.judgement import Rejudgement
 from tables import cells
 
@@ -22,18 +33,7 @@ DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_ru
 TREND = {**DROP, "learned": Learning.TREND}
 
 
-def expectation(**changes):
-    base = {
-        "alert": "SimilarityLow",
-        "segment": "all",
-        "runs": 9,
-        "expected": 0.53,
-        "limit": 0.41,
-        "z": 0.2,
-    }
-    return Expectation(**{**base, **changes})
-
-
+learned = partial(expectation, expected=0.53, limit=0.41, z=0.2)
 OK = MeasuredRun(slot=SLOT, status=RunStatus.OK)
 
 
@@ -41,7 +41,7 @@ def verdict(watched, value, expected):
     return judge_reading(watched, Reading(value, 1874, "all"), expected, OK)
 
 
-LEARNING: dict[str, SimilarityRule | CoverageRule] = {
+LEARNING: Any = {
     "drop": rule(**DROP),
     "trend": rule(**TREND),
     "share": rule(
@@ -101,7 +101,7 @@ def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
         key, _, number = figure.partition("=")
         figures[key] = None if number == "nan" else float(number)
     reading = Reading(float(value), int(users), "all")
-    found = judge_reading(LEARNING[name], reading, expectation(**figures), OK)
+    found = judge_reading(LEARNING[name], reading, learned(**figures), OK)
     assert found.outcome == outcome
     assert found.reason == reason
     assert found.is_recovered == (recovers == "yes")
@@ -111,7 +111,7 @@ def test_a_value_is_judged_by_its_expectation_which_the_reason_shows(row):
 
 def test_the_shown_value_and_limit_are_ordered_like_the_exact_ones():
     for value, limit in ((0.4098, 0.4103), (0.410001, 0.41), (0.1, 0.1)):
-        found = verdict(rule(**DROP), value, expectation(limit=limit, z=6.1)).reason
+        found = verdict(rule(**DROP), value, learned(limit=limit, z=6.1)).reason
         shown = [
             float(found.split(word)[1].split(end)[0])
             for word, end in ((" is ", " over"), ("below ", ","))
@@ -135,23 +135,21 @@ trend   1.6    nan    no
 """
 
 
-@pytest.mark.parametrize("learning, z, fault, ends", cells(ENDS))
-def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value(
-    learning, z, fault, ends
-):
-    watched = rule(**{**DROP, "learned": Learning(learning)})
-    of_fault = None if fault == "nan" else float(fault)
-    found = verdict(
-        watched, 0.45, expectation(z=float(z), fault_z=of_fault, evidence=0.6, evidence_limit=1e8)
-    )
-    assert found.outcome == Outcome.OK
-    assert found.is_recovered == (ends == "yes")
+def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value():
+    for learning, z, fault, ends in cells(ENDS):
+        watched = rule(**{**DROP, "learned": Learning(learning)})
+        of_fault = None if fault == "nan" else float(fault)
+        found = verdict(
+            watched, 0.45, learned(z=float(z), fault_z=of_fault, evidence=0.6, evidence_limit=1e8)
+        )
+        assert found.outcome == Outcome.OK
+        assert found.is_recovered == (ends == "yes")
 
 
 def test_states_and_transitions_have_the_learned_limit():
     watched = comparison(rules=(rule(**DROP),))
     (state,), (change,) = evaluate(
-        watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)]
+        watched, summaries=[summary(mean=0.2)], expectations=[learned(z=9.0)]
     )
     assert state.state == State.FIRING
     assert state.threshold == 0.41
@@ -165,8 +163,7 @@ FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
 def churn(baseline, candidate):
     values = ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate))
     return tuple(
-        ArmScore(segment="all", arm=arm, metric="self_churn", value=value, n=700)
-        for arm, value in values
+        arm_score(arm=arm, metric="self_churn", value=value, n=700) for arm, value in values
     )
 
 
@@ -213,14 +210,18 @@ tt s*20 tt s*4  4 26
 """What the arms do day after day, and the days on which it fires."""
 
 
-@pytest.mark.parametrize("moves, days", cells(FIRED))
-def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual(moves, days):
-    played = [(word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()]
-    told = play(*(MOVES[letter] for letter in "".join(played)))
-    fired = [
-        str(day) for day, (*_, change) in enumerate(told) if change is not None and change.is_start
-    ]
-    assert fired == days.replace("-", "").split()
+def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual():
+    for moves, days in cells(FIRED):
+        played = [
+            (word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()
+        ]
+        told = play(*(MOVES[letter] for letter in "".join(played)))
+        fired = [
+            str(day)
+            for day, (*_, change) in enumerate(told)
+            if change is not None and change.is_start
+        ]
+        assert fired == days.replace("-", "").split()
 
 
 def test_a_standstill_is_reported_once_and_ends_with_the_next_change():
@@ -246,20 +247,20 @@ s        baseline  too_few  learning how often the lists of the baseline change:
 u        usual     no_data  there are no lists of an earlier run to compare with
 t        of 701    too_few  only 700 users had a list in the last run too, fewer than the 701 needed
 """
-RULES: dict[str, dict[str, Any]] = {
+RULES: Any = {
     "usual": {},
     "baseline": {"arm": Arm.BASELINE},
     "of 701": {"min_users": 701},
 }
 
 
-@pytest.mark.parametrize("moves, changes, outcome, reason", cells(UNTOLD))
-def test_a_standstill_that_cannot_be_judged_has_a_reason(moves, changes, outcome, reason):
-    assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (
-        outcome,
-        reason,
-        None,
-    )
+def test_a_standstill_that_cannot_be_judged_has_a_reason():
+    for moves, changes, outcome, reason in cells(UNTOLD):
+        assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (
+            outcome,
+            reason,
+            None,
+        )
 
 
 def test_a_run_that_is_not_ok_does_not_judge_a_standstill():

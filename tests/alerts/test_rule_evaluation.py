@@ -5,26 +5,32 @@ from typing import get_args
 
 import pytest
 
-from factories import DAY, SLOT, comparison, coverage_row, coverage_rule, evaluate, rule, summary
+from factories import (
+    DAY,
+    SLOT,
+    arm_score,
+    comparison,
+    coverage_row,
+    coverage_rule,
+    evaluate,
+    rule,
+    summary,
+)
 from monitor.alerts.rule_evaluation import JUDGES, Figures, thin_segments
 from monitor.model.alerts import Outcome, State
 from monitor.model.errors import ConfigError
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import BaseRule, Condition, ConditionRule, Rule, RuleKind, StandstillRule
-from monitor.model.runs import ArmScore, RunStatus
+from monitor.model.runs import RunStatus
 from monitor.model.statistics import MEASURED_TRAITS, CoverageShare, ListTrait
 from tables import cells
 
 EACH = comparison(rules=(rule(segments="each", for_runs=1),))
 
 
-def run(watched, day, means, states=(), status=RunStatus.OK):
+def run(watched, day, means, states=()):
     summaries = [summary(segment=name, mean=mean) for name, mean in means.items()]
-    slot = SLOT + day * DAY
-    reason = None if status is RunStatus.OK else "candidate is down"
-    return evaluate(
-        watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states
-    )
+    return evaluate(watched, slot=SLOT + day * DAY, summaries=summaries, states=states)
 
 
 UK = "country=UK"
@@ -97,9 +103,7 @@ def test_every_kind_of_rule_has_a_judge_and_conditions_are_evaluated_last():
 
 
 def unchanged(segment, users, of):
-    return ArmScore(
-        segment=segment, arm=Arm.CANDIDATE, metric="unchanged_list", value=users / of, n=of
-    )
+    return arm_score(segment=segment, metric="unchanged_list", value=users / of, n=of)
 
 
 UNCHANGED = """
@@ -115,18 +119,18 @@ UNCHANGED = """
 """
 
 
-@pytest.mark.parametrize("row", cells(UNCHANGED))
-def test_unchanged_lists_are_judged_where_others_changed(row):
-    *counts, judged = row
-    found = [
-        (name, *map(int, count.split("/")))
-        for name, count in zip(("all", "a", "b"), counts, strict=True)
-        if count != "-"
-    ]
-    scores = [unchanged(*each) for each in found]
-    assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == set(
-        judged.split()
-    ) - {"-"}
+def test_unchanged_lists_are_judged_where_others_changed():
+    for row in cells(UNCHANGED):
+        *counts, judged = row
+        found = [
+            (name, *map(int, count.split("/")))
+            for name, count in zip(("all", "a", "b"), counts, strict=True)
+            if count != "-"
+        ]
+        scores = [unchanged(*each) for each in found]
+        assert Figures.of((), (), scores).segments(coverage_rule("unchanged_list")) == set(
+            judged.split()
+        ) - {"-"}
 
 
 def verdict(trait, *scores, status=RunStatus.OK):
@@ -136,9 +140,7 @@ def verdict(trait, *scores, status=RunStatus.OK):
 
 
 def test_a_share_of_lists_with_a_trait_is_judged_in_users():
-    score = ArmScore(
-        segment="all", arm=Arm.CANDIDATE, metric=ListTrait.SHARED.value, value=0.2, n=2000
-    )
+    score = arm_score(metric=ListTrait.SHARED.value, value=0.2, n=2000)
     assert verdict(ListTrait.SHARED, score) == (
         Outcome.BREACH,
         (
@@ -218,13 +220,13 @@ unpaired               50 of 704 users could not be compared (7.1 %), more than 
 """
 
 
-@pytest.mark.parametrize("statistic, said", cells(SHARES))
-def test_a_verdict_names_the_arm_what_its_lists_lack_and_the_number_of_users(statistic, said):
-    found = judged_share(statistic)
+def test_a_verdict_names_the_arm_what_its_lists_lack_and_the_number_of_users():
+    for statistic, said in cells(SHARES):
+        found = judged_share(statistic)
 
-    assert found.reason == said
-    assert (found.outcome is Outcome.BREACH) == (" allowed" in said)
-    assert found.users == 704
+        assert found.reason == said
+        assert (found.outcome is Outcome.BREACH) == (" allowed" in said)
+        assert found.users == 704
 
 
 def test_without_coverage_a_failed_run_is_an_error_and_another_run_has_no_data():

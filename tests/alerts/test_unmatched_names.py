@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from factories import SLOT, comparison, rule, state
 from monitor.alerts.notification_policy import Matcher
 from monitor.alerts.unmatched_names import (
@@ -39,14 +37,14 @@ all           all
 """
 
 
-@pytest.mark.parametrize("name, nearest", cells(NEAREST))
-def test_the_nearest_segment_is_of_the_same_dimension(name, nearest):
-    assert str(find_nearest(name, PRESENT)) == nearest
+def test_the_nearest_segment_is_of_the_same_dimension():
+    for name, nearest in cells(NEAREST):
+        assert str(find_nearest(name, PRESENT)) == nearest
 
 
-@pytest.mark.parametrize("written, name", cells(SPELT))
-def test_one_value_has_one_name_however_it_is_written(written, name):
-    assert name_segment(written) == name
+def test_one_value_has_one_name_however_it_is_written():
+    for written, name in cells(SPELT):
+        assert name_segment(written) == name
 
 
 def test_rules_on_the_same_absent_segment_are_reported_once_with_similar_names():
@@ -76,14 +74,14 @@ zone=a                        no alert has zone=a
 """
 
 
-@pytest.mark.parametrize("matchers, said", cells(ROUTES))
-def test_a_route_is_compared_with_every_possible_alert(matchers, said):
-    rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
-    selectors = {"routes[0]": tuple(matchers.split())}
-    found = find_unmatched(comparison(rules=rules, selectors=selectors), PRESENT)
+def test_a_route_is_compared_with_every_possible_alert():
+    for matchers, said in cells(ROUTES):
+        rules = (rule(alert="Low", segments="each", labels={"team": "search"}),)
+        selectors = {"routes[0]": tuple(matchers.split())}
+        found = find_unmatched(comparison(rules=rules, selectors=selectors), PRESENT)
 
-    told = "".join(map(write_unmatched, found))
-    assert told == ("" if said == "-" else f"nothing matches routes[0]: {said}")
+        told = "".join(map(write_unmatched, found))
+        assert told == ("" if said == "-" else f"nothing matches routes[0]: {said}")
 
 
 def test_a_route_that_another_comparison_may_match_is_not_reported():

@@ -3,10 +3,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from factories import coverage_row, measured_run, rule, summary
+from factories import coverage_row, expectation, measured_run, rule, summary
 from monitor.alerts.verdicts import apply_bounds, bound_statistic, judge_reading, read_similarity
 from monitor.measures.summaries import summarize_one
-from monitor.model.alerts import Expectation, Outcome, Verdict
+from monitor.model.alerts import Outcome, Verdict
 from monitor.model.rules import Direction, Learning
 from monitor.model.runs import RunStatus
 from monitor.model.statistics import Statistic
@@ -83,15 +83,15 @@ insufficient  3 of 9             no_data  3 of 9
 """
 
 
-@pytest.mark.parametrize("status, reason, outcome, said", cells(NOT_OK))
-def test_a_run_that_is_not_ok_does_not_judge_similarity(status, reason, outcome, said):
-    found = judge_similarity(
-        rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason
-    )
-    assert found.outcome == outcome
-    assert found.reason == said
-    assert found.value is None
-    assert found.users == 0
+def test_a_run_that_is_not_ok_does_not_judge_similarity():
+    for status, reason, outcome, said in cells(NOT_OK):
+        found = judge_similarity(
+            rule(), summary(mean=0.9), RunStatus(status), reason=None if reason == "-" else reason
+        )
+        assert found.outcome == outcome
+        assert found.reason == said
+        assert found.value is None
+        assert found.users == 0
 
 
 SCORES = {"score_range": (-1.0, 1.0)}
@@ -163,16 +163,16 @@ TURNED = """
 """
 
 
-@pytest.mark.parametrize("missing, judged, becomes", cells(TURNED))
-def test_a_decision_that_missing_users_could_change_is_no_decision(missing, judged, becomes):
-    found = bounded(
-        rule(**SCORES),
-        int(missing),
-        replace(OK, outcome=Outcome(judged), is_recovered=judged == "ok"),
-    )
-    assert found.outcome.value == becomes
-    assert found.is_recovered == (becomes == "ok")
-    assert found.value == 0.4
+def test_a_decision_that_missing_users_could_change_is_no_decision():
+    for missing, judged, becomes in cells(TURNED):
+        found = bounded(
+            rule(**SCORES),
+            int(missing),
+            replace(OK, outcome=Outcome(judged), is_recovered=judged == "ok"),
+        )
+        assert found.outcome.value == becomes
+        assert found.is_recovered == (becomes == "ok")
+        assert found.value == 0.4
 
 
 def test_the_reason_names_the_number_of_missing_users_and_their_bounds():
@@ -199,14 +199,5 @@ def test_scores_without_a_range_have_no_bounds():
 def test_a_learning_rule_counts_only_the_missing_users_beyond_the_usual_share(
     lost, usual, expected
 ):
-    learned = Expectation(
-        alert="SimilarityLow",
-        segment="all",
-        runs=9,
-        expected=0.5,
-        limit=0.36,
-        z=0.1,
-        lost=lost,
-        usual_lost=usual,
-    )
+    learned = expectation(limit=0.36, z=0.1, lost=lost, usual_lost=usual)
     assert bounded(rule(learned=Learning.DROP, **SCORES), 10, expected=learned).outcome is expected

@@ -203,13 +203,13 @@ def test_codes_are_numbered_over_both_arms_whether_dense_or_not(rows):
         np.testing.assert_array_equal(np.append(items, -1)[index], codes)
 
 
-@pytest.mark.parametrize("items", [4, 1_000_000])
-def test_items_are_counted_whether_there_are_few_or_many(items):
-    found, counts = count_items(
-        np.array([[3, 0], [2, 2], [3, -1]], dtype=np.int32), np.array([0, 2]), items
-    )
+def test_items_are_counted_whether_there_are_few_or_many():
+    for items in [4, 1_000_000]:
+        found, counts = count_items(
+            np.array([[3, 0], [2, 2], [3, -1]], dtype=np.int32), np.array([0, 2]), items
+        )
 
-    assert (found.tolist(), counts.tolist()) == ([0, 3], [1, 2])
+        assert (found.tolist(), counts.tolist()) == ([0, 3], [1, 2])
 
 
 RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)

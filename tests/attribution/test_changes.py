@@ -154,9 +154,9 @@ KINDS = """
 """
 
 
-@pytest.mark.parametrize("pair, kind", cells(KINDS))
-def test_a_pair_has_the_expected_kind_of_change(pair, kind):
-    assert ALL_CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
+def test_a_pair_has_the_expected_kind_of_change():
+    for pair, kind in cells(KINDS):
+        assert ALL_CHANGES[classify_changes(reference.batch(pairs(pair), 6))[0]].value == kind
 
 
 def kinds(*changes):

@@ -88,9 +88,9 @@ def test_the_worked_walk():
     assert amounts == pytest.approx([0.40, 0.16, 0.04, 0.60], abs=0.005)
 
 
-@pytest.mark.parametrize("pair", [":12", ":"])
-def test_pairs_without_a_baseline_list_have_no_parts(pair):
-    assert np.isnan(split_one("rbo", pair)).all()
+def test_pairs_without_a_baseline_list_have_no_parts():
+    for pair in [":12", ":"]:
+        assert np.isnan(split_one("rbo", pair)).all()
 
 
 @pytest.mark.parametrize("undefined", [math.nan, math.inf])

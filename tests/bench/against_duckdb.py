@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from bench import parse_options, show
-from bench.runs import CONFIG, ROOT, compile_program, measure, write_lists
+from bench.runs import CONFIG, compile_program, measure, write_lists
+from places import ROOT
 
 SIZES = ["1000000x10", "200000x100"]
 ROUNDS = 3

@@ -30,7 +30,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +39,7 @@ import structlog
 import yaml
 
 from bench import parse_options, show
+from factories import DAY
 from faults import Fault, Kind, Shop, draw_fault, draw_shop, write_lists
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
@@ -84,7 +84,6 @@ receivers:
     {{host: 127.0.0.1, port: {fakes.mail.port}, tls: none, sender: rankwatch@example.com,
     to: [kim@example.com], repeat_every: null}}
 """
-_DAY = timedelta(days=1)
 _WORDS = dict(
     cells("""
 no list                     got no list|gave no list for|gave no usable answer for
@@ -261,7 +260,7 @@ def observe(faults, shop):
 def _pass_days(folder, fault, shop, days, fakes):
     """Run and deliver each day. Yields all messages of each day."""
     sent = []
-    clock = SteppedClock(START + days[0] * _DAY)
+    clock = SteppedClock(START + days[0] * DAY)
     with open_one_shot(write_world(folder, fault, shop, days, fakes), reconciles=True) as opened:
         service = replace(opened, clock=clock)
         for day in days:
@@ -269,7 +268,7 @@ def _pass_days(folder, fault, shop, days, fakes):
             assert isinstance(result, RunResult), result
             service.deliver()
             sent += [(day, each) for each in fakes.take()] if fakes else []
-            clock.let_pass(_DAY)
+            clock.let_pass(DAY)
     return sent
 
 
@@ -278,7 +277,7 @@ def write_world(folder, fault, shop, days, fakes):
     for arm in Arm:
         (folder / arm).mkdir(parents=True)
         for day in days:
-            name = f"{START + day * _DAY:%Y-%m-%d}.parquet"
+            name = f"{START + day * DAY:%Y-%m-%d}.parquet"
             write_lists(folder / arm / name, fault.lists(shop, arm, day))
     # The baseline's own users would leave out users without a list.
     pq.write_table(pa.table({"user_id": shop.names, **shop.values}), folder / "users.parquet")

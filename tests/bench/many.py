@@ -25,8 +25,8 @@ import numpy as np
 from bench import parse_options, show
 from bench.canned import canned_server
 from monitor.model.immutable import immutable
+from places import ROOT
 
-ROOT = Path(__file__).parents[2]
 WARM_ROUNDS = 2
 COLUMNS = (
     "comparisons",

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -29,6 +28,7 @@ from monitor.measures.kernels.engines.choice import ENGINE_VARIABLE, Engine
 from monitor.measures.metrics import METRICS, parse, score_all
 from monitor.measures.pairing.ids import encode_ids
 from monitor.model.rankings import PairBatch
+from places import ROOT
 
 REPEATS = 3
 P = 0.9
@@ -60,11 +60,10 @@ def _shown(row):
 
 def _run_apart(what):
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    root = Path(__file__).parents[2]
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.metrics", what],
-        env={**os.environ, **limits, "PYTHONPATH": f"{root / 'tests'}{os.pathsep}{root}"},
-        cwd=root,
+        env={**os.environ, **limits, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{ROOT}"},
+        cwd=ROOT,
         check=True,
         stdout=subprocess.PIPE,
     )

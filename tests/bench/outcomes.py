@@ -99,8 +99,8 @@ def look(rng, world, users, *, share=0.5, with_before=True):
         moments_of_days(daily[rows], before[rows], has_come[rows])
         for rows in (~is_candidate, is_candidate)
     ]
-    lacks: list[bool] = []
-    plain: list[bool] = []
+    lacks = []
+    plain = []
     for day, (baseline, candidate) in enumerate(zip(*arms, strict=True), start=1):
         width = half_width(baseline.n + candidate.n, day)
         for errors, missed in ((width, lacks), (1.959964, plain)):

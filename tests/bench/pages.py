@@ -13,7 +13,7 @@ import gc
 import hashlib
 import tempfile
 import time
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from itertools import count
@@ -27,17 +27,16 @@ import sqlalchemy as sql
 import factories
 import published
 from bench import parse_options, show
-from monitor.model.alerts import Expectation, State
+from monitor.model.alerts import State
 from monitor.model.instants import format_instant
 from monitor.model.rankings import Arm, RankingTable
 from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, Scores
-from monitor.storage import open_store
 from monitor.storage.partitions import ensure_partitions, utc_day
 from monitor.storage.tables import alert_tables
 from monitor.storage.tables import run_tables as tables
 from servers.postgres import running_postgres
-from storage.worked import claimed
+from storage.worked import claimed, store_at
 from web.sites import running
 from web.stored_pages import application
 
@@ -138,9 +137,7 @@ def _store_newest(store, name, segments, count):
         lists=KeptLists(baseline=lists[0], candidate=lists[1], segments={"all": np.arange(count)}),
         explanation=published.explanation(metric=METRICS[0]),
         expectations=tuple(
-            Expectation(
-                alert=RULES[0], segment=each, runs=9, expected=0.5, limit=0.4, opposite=0.6, z=1.0
-            )
+            factories.expectation(alert=RULES[0], segment=each, limit=0.4, opposite=0.6, z=1.0)
             for each in segments
         ),
         states=states,
@@ -254,7 +251,7 @@ def main(arguments):
     )
     gc.set_threshold(50_000, 20, 20)  # as the daemon does
     for kind in options.database.split():
-        with database(kind) as url, closing(open_store(url, create=True)) as store:
+        with database(kind) as url, store_at(url, create=True) as store:
             fill(store, options)
             title = (
                 f"{options.comparisons} comparisons, {options.days} days, {options.users:,} users"

@@ -15,12 +15,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import numpy as np
@@ -29,9 +28,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import parse_options, show
+from places import ROOT
 from servers.postgres import running_postgres
 
-ROOT = Path(__file__).parents[2]
 SIZES = [
     "10000x10",
     "100000x10",
@@ -215,7 +214,7 @@ def write_table(path, rows):
             table.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", values)
 
 
-WRITERS: dict[str, Callable[[Path, int, int], str]] = {
+WRITERS: Any = {
     "files": write_lists,
     "log": partial(write_log, log="file", is_unpaired=False),
     "unpaired": partial(write_log, log="file", is_unpaired=True),

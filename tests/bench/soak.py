@@ -20,7 +20,8 @@ import numpy as np
 
 from bench import parse_options, show
 from bench.canned import canned_server
-from bench.many import ROOT, Plan, serving
+from bench.many import Plan, serving
+from places import ROOT
 
 COLUMNS = (
     "after s",

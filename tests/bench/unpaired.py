@@ -111,7 +111,7 @@ def make_pool(users, trainings):
     baseline, candidate = Model(2, users), Model(2, users, OTHER_MODEL)
     before = baseline.train(rng)
     of_baseline = []
-    of_candidate = {name: [] for name in ("healthy", "mixed", "popular", "reversed")}  # type: ignore[var-annotated]
+    of_candidate = {name: [] for name in ("healthy", "mixed", "popular", "reversed")}
     for _ in range(trainings):
         lists = baseline.train(rng)
         of_baseline.append(features(score(lists, before), find_shared(lists)))
@@ -206,7 +206,7 @@ def watch(pool, users, planned, repetitions):
     """z of A/A tests and of healthy runs, p of healthy runs, and p of runs with each fault, (repetitions, looks)."""
     rng = np.random.default_rng(3)
     same, days, p_healthy = [], [], []
-    p_faults = {name: [] for name in FAULTS}  # type: ignore[var-annotated]
+    p_faults = {name: [] for name in FAULTS}
     for _ in range(-(-repetitions // PART)):
         same_training, healthy, found = observe(pool, users, planned, rng)
         same.append((same_training[0] / same_training[1])[:, 0])

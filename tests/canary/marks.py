@@ -140,7 +140,7 @@ def told_by(error):
 
 def chain_of(error):
     """The error and all errors that caused it, except those that ``from None`` hides."""
-    seen: dict[int, BaseException] = {}
+    seen = {}
     waiting = [error]
     while waiting:
         each = waiting.pop()

@@ -15,10 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import sqlalchemy as sa
-import yaml
 
 from canary.marks import canary
 from monitor.service import message_pictures
+from places import read_yaml
 from servers import free_port, listening
 from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
@@ -28,11 +28,11 @@ USERS = [canary(f"user{letter}") for letter in "abcdefgh"]
 USER = USERS[0]
 JSON_LISTS = "".join(json.dumps({"user": user, "items": [1, 2]}) + "\n" for user in USERS)
 WIDE = {"user": "user", "items": "items"}
-PLANTED = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+PLANTED = read_yaml("tests/canary/private_faults.yaml")
 Given = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fault:
     """``told`` is a pattern of the planted cause. ``users`` is the source of users, if that has the fault."""
 
@@ -55,7 +55,7 @@ def content_of(planted):
     return gzip.compress(content * 99)[:-9] if planted.get("is_cut") else content
 
 
-@dataclass(slots=True)
+@dataclass
 class Planter:
     """Writes what is broken, and starts what answers wrongly, until ``running`` ends."""
 

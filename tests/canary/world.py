@@ -9,15 +9,15 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import quote
 
 import bcrypt
-import yaml
 from psycopg import sql
 from sqlalchemy import make_url
 
 from canary.marks import MARK, canary, owners_in
+from places import read_yaml
 from servers import free_port
 from servers.smtp import MailServer, running_mail_server
 from servers.webhook import Collector, answer, hang, head, running_webhook, send_and_end
@@ -109,7 +109,7 @@ class World:
             return [self.given(each, way) for each in tree]
         if way == "direct" or not isinstance(tree, dict):
             return tree
-        found: Any = {}
+        found = {}
         for key, value in tree.items():
             if key in {"body", "with"}:  # values of the user's own
                 found[key] = value
@@ -154,7 +154,7 @@ class World:
         """The configuration with every secret given in this way."""
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
         names = Names(world=self, every=every, **self.databases(database))
-        document = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+        document = read_yaml("tests/canary/world.yaml")
         tree = {
             key: [*spread(part)] if isinstance(part, list) else part
             for key, part in document.items()

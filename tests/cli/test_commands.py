@@ -14,11 +14,10 @@ import pytest
 
 from commands import assert_refused, objects, of_all, rankwatch, read_json
 from forking import ended, started
-from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.webhook import answer
 from service.lists_world import APART, SIMILAR, write_lists, write_world
-from storage.worked import claimed
+from storage.worked import claimed, store_at, store_over
 
 RUN = "run-once --slot 2024-01-08"
 CANDIDATE = Path("candidate.jsonl")
@@ -80,7 +79,7 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     file = world / "out" / "08.parquet"
     written = file.read_bytes()
     assert pq.read_table(file).num_rows == 60
-    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store:
+    with store_over(f"{world}/rankwatch.db") as store:
         assert len(store.history.run_scores(1, ["extended_tau"]).users) == 10
     CANDIDATE.rename("away.jsonl")
 
@@ -102,7 +101,7 @@ def test_run_once_notifies_receivers_and_replay_does_so_with_an_option(world, co
     assert collector.requests == []  # replay did not send that it fires
     write_lists(CANDIDATE, APART)
     read_json("replay --since 2024-01-05 --until 2024-01-05 --notify")
-    assert [json.loads(request.body)["status"] for request in collector.requests] == ["firing"]
+    assert [request.json()["status"] for request in collector.requests] == ["firing"]
 
 
 def test_a_refused_notification_ends_with_5_and_is_sent_later(world, collector, monkeypatch):
@@ -117,7 +116,7 @@ def test_a_refused_notification_ends_with_5_and_is_sent_later(world, collector, 
     with closing(sqlite3.connect("rankwatch.db", isolation_level=None)) as database:
         database.execute("update deliveries set next_attempt_at = '2024-01-08T00:00:00.000000Z'")
     read_json("run-once --slot 2024-01-09")
-    assert json.loads(collector.requests[-1].body)["status"] == "firing"
+    assert collector.requests[-1].json()["status"] == "firing"
 
 
 def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
@@ -246,13 +245,13 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(collector):
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = read_json("show feed")
-    (alert,) = json.loads(collector.requests[-1].body)["alerts"]
+    (alert,) = collector.requests[-1].json()["alerts"]
     assert alert["annotations"]["explanation"].startswith(found["explanation"]["sentence"])
 
 
 def test_a_slot_that_another_process_runs_does_not_stop_the_other_comparisons(world, collector):
     alert_at_once(world, collector, names=("feed", "taken"))
-    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=True)) as store:
+    with store_at(f"sqlite:///{world}/rankwatch.db", create=True) as store:
         claimed(store, comparison="taken", owner="other:1", until=datetime(2999, 1, 1, tzinfo=UTC))
     done = rankwatch(f"{RUN} --json")
     assert done.returncode == 3
@@ -263,4 +262,4 @@ def test_a_slot_that_another_process_runs_does_not_stop_the_other_comparisons(wo
     ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
     (request,) = collector.requests
-    assert json.loads(request.body)["commonLabels"]["comparison"] == "feed"
+    assert request.json()["commonLabels"]["comparison"] == "feed"

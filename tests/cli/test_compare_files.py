@@ -21,6 +21,7 @@ from monitor.service.analysis.interpretation import (
     interpret_summary,
     measure_concentration,
 )
+from places import ROOT
 from tables import rows
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
@@ -88,7 +89,6 @@ def test_files_compare_as_the_same_lists_do_in_python(compared):
             assert found[name] == pytest.approx(row[name], abs=1e-12)
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order():
     rows = [
@@ -148,7 +148,7 @@ def test_without_a_value_by_chance_or_30_users_nothing_is_interpreted():
 
 
 def test_the_page_on_these_words_names_their_limits():
-    page = (Path(__file__).parents[2] / "docs/explanation/compare.md").read_text()
+    page = (ROOT / "docs/explanation/compare.md").read_text()
     for limit in (_NEARLY_IDENTICAL, _SIMILAR, _RANDOM, _FEW_USERS):
         assert f"{limit * 100:.0f} %" in page
     assert f"{_LEAST_USERS} users" in page

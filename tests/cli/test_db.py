@@ -4,20 +4,20 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from clocks import set_clock
 from commands import assert_refused, one_line, rankwatch, read_json
-from factories import DAY, SLOT
+from factories import DAY, MINUTE, SLOT
 from json_keys import read_listed
 from monitor.model.runs import Lease
-from monitor.storage import open_leases, open_store, parse_url, schema_version
+from monitor.storage import open_leases, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
 from settings.minimal import MINIMAL
-from storage.worked import claimed, run
+from storage.worked import claimed, run, store_at, store_over
 
 CONFIG = f"database: sqlite:///rankwatch.db\nretention: {{scores: 30d, evidence: 30d}}\n{MINIMAL}"
 FILE = Path("rankwatch.db")
@@ -48,7 +48,7 @@ def empty(sqlite_template):
 
 @pytest.fixture
 def filled(empty):  # noqa: ARG001 - it must be there
-    with closing(open_store(f"sqlite:///{FILE}", create=False)) as store:
+    with store_over(FILE) as store:
         for days in (60, 40, 2):
             run(store, SLOT - days * DAY)
 
@@ -145,15 +145,13 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
 ):
     config.write_text(CONFIG.replace("sqlite:///rankwatch.db", postgres_url))
     db("upgrade")
-    with closing(
-        open_leases(parse_url(postgres_url), holder="host:7", lasts=timedelta(minutes=5))
-    ) as leases:
+    with closing(open_leases(parse_url(postgres_url), holder="host:7", lasts=5 * MINUTE)) as leases:
         lease = leases.acquire()
         assert isinstance(lease, Lease)
         assert_refused("db downgrade -- -1 | 4 | host:7 (leads; its lease ends in ")
         leases.release(lease)
     until_after_all = datetime(2100, 1, 1, tzinfo=UTC)
-    with closing(open_store(postgres_url, create=False)) as store:
+    with store_at(postgres_url) as store:
         claimed(store, comparison="old", owner="host:6", until=SLOT + DAY)
         claimed(store, comparison="feed", owner="host:8", until=until_after_all)
     assert_refused("db downgrade -- -1 | 4 | host:8 (runs feed) is using")

@@ -1,9 +1,7 @@
 """What on-call types: acknowledge, resolve, silence, and what waits in the outbox."""
 
 import getpass
-import json
 import re
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,11 +11,11 @@ from factories import MINUTE, HeldClock
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
-from monitor.storage import open_store
 from pipeline.alerting_run import store_run
 from pipeline.test_delivery import REFUSED, FakeReceiver, open_sender
 from servers.webhook import answer
 from service.lists_world import write_world
+from storage.worked import store_over
 
 
 @pytest.mark.usefixtures("fired")
@@ -121,7 +119,7 @@ def test_every_receiver_gets_a_firing_and_its_end_marked_as_a_test(collector):
     messages = ", ".join(f"{each['receiver']} {each['status']}" for each in sent)
     assert messages == "hook firing, other firing, hook resolved, other resolved"
     assert all(each["is_delivered"] and each["reason"] is None for each in sent)
-    start, _, end, _ = (json.loads(request.body) for request in collector.requests)
+    start, _, end, _ = (request.json() for request in collector.requests)
     assert (start["status"], end["status"]) == ("firing", "resolved")
     assert start["groupKey"] == end["groupKey"]
     assert start["commonLabels"]["test"] == "true"
@@ -148,7 +146,7 @@ def test_the_end_is_sent_after_the_wait_even_if_the_start_may_not_have_arrived(
     receivers, collector
 ):
     collector.replies.append(answer(500))
-    waited: list[float] = []
+    waited = []
     settings = load_settings(receivers)
     sent = send_test(settings, "hook", HeldClock(), wait=MINUTE, pause=waited.append)
     outcomes = [(each.status, each.reason is None) for each in sent]
@@ -159,7 +157,7 @@ def test_the_end_is_sent_after_the_wait_even_if_the_start_may_not_have_arrived(
 def test_ls_shows_pending_deliveries_with_their_reasons_and_with_all_those_given_up(world):
     clock, receiver = HeldClock(), FakeReceiver(errors=[REFUSED])
     muted = NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")}))
-    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store:
+    with store_over(f"{world}/rankwatch.db") as store:
         store_run(store, 0.1, to=("fake", "other"))
         open_sender(store, receiver, clock, policy=muted).deliver_due()
         waits, untried = read_json("notify ls")

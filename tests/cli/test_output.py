@@ -16,7 +16,6 @@ COMMANDS = (
 )
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_both_lists_show_titles_and_without_the_catalogue_ids_and_check_says_why(world):
     write_lists(world / "candidate.jsonl", APART)

@@ -1,6 +1,5 @@
 """Slots that are run again: what live sources answered at their time stays."""
 
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -8,9 +7,9 @@ from sqlalchemy import text
 
 from clocks import set_clock
 from commands import objects, rankwatch, read_json
-from monitor.storage import open_store
 from monitor.texts.slots import write_already_run, write_run_again
 from servers.recommender import running_recommender
+from storage.worked import store_over
 
 pytestmark = pytest.mark.integration
 SLOT = "2024-01-08T00:00:00Z"
@@ -49,7 +48,7 @@ def stored(world, comparison="feed"):
     """All that the database holds of the comparison's runs, without what the claim of another attempt changes."""
     found = {}
     with (
-        closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store,
+        store_over(f"{world}/rankwatch.db") as store,
         store.database.read() as connection,
     ):
         for table in TABLES:

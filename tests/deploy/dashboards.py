@@ -3,12 +3,12 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from monitor.export.series import SERIES, SeriesKind
 from monitor.model.immutable import immutable
+from places import ROOT
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "grafana" / "dashboards"
+FOLDER = ROOT / "deploy" / "grafana" / "dashboards"
 NAMES = ("rankwatch-overview", "rankwatch-comparison", "rankwatch-unpaired", "rankwatch-daemon")
 
 

@@ -6,11 +6,11 @@ One comparison is healthy; in the other a fifth of the users get the popularity 
 import re
 import subprocess
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from deploy.dashboards import Page
 from drift_lists import lists_folder
-from factories import HOUR
+from factories import DAY, HOUR
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.immutable import immutable
 from monitor.service.commands.one_shot import open_one_shot
@@ -106,9 +106,9 @@ def _run(config):
     publisher = PrometheusPublisher(version="1.2.3")
     with open_one_shot(config, reconciles=False) as service:
         names = tuple(service.wiring.watched)
-        publisher.register(names, [], intervals={name: timedelta(days=1) for name in names})
+        publisher.register(names, [], intervals=dict.fromkeys(names, DAY))
         for day in range((END - BEGIN).days + 1):
-            slot = BEGIN + timedelta(days=day)
+            slot = BEGIN + day * DAY
             for result in service.replay(service.slots(None, slot, slot), is_announced=True):
                 publisher.run_finished(result)
             publisher.publish(service.store.history.latest(names))

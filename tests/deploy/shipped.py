@@ -2,15 +2,15 @@
 
 import re
 from functools import cache
-from pathlib import Path
 
 import yaml
 
 from commands import find_command
 from monitor.model.immutable import immutable
+from places import ROOT
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
-DOCS = Path(__file__).parents[2] / "docs"
+DEPLOY = ROOT / "deploy"
+DOCS = ROOT / "docs"
 RULES = DEPLOY / "prometheus/rankwatch.rules.yml"
 ROUTES = DEPLOY / "alertmanager/alertmanager.yml"
 RUNBOOK_BASE = "https://rankwatch.example.com/docs/runbooks/"

@@ -9,6 +9,7 @@ import pytest
 
 from deploy import dashboards
 from deploy.dashboards import labels_by_name, unknown_names
+from forking import run_program
 from servers import require
 from tables import cells
 
@@ -131,7 +132,7 @@ def test_dashboards_are_of_the_published_type(tmp_path):
             f"import type {{ Board }} from './dashboards.js';\nexport const board: Board = {text};\n"
         )
     command = [require("node", "nodejs"), str(installed / "typescript" / "bin" / "tsc"), "-p", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = run_program(command, cwd=tmp_path)
     assert set(re.findall(r"^(\S+?)\.ts\(", done.stdout, flags=re.MULTILINE)) == {"misspelt"}, (
         done.stdout + done.stderr
     )

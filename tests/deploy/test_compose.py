@@ -1,15 +1,14 @@
 """What compose.yaml starts, started here without an engine: recommenders and a run over them, with other addresses."""
 
 import re
-from contextlib import closing
 
 import pytest
 
 from commands import rankwatch
 from deploy.shipped import moved, parse_command, text_of, yaml_of
 from forking import ended, running
-from monitor.storage import open_store
 from servers.daemon import wait_for
+from storage.worked import store_over
 
 pytestmark = [pytest.mark.early, pytest.mark.integration]
 
@@ -41,7 +40,7 @@ def test_the_configuration_of_compose_finds_the_lists_of_the_recommenders_of_com
             assert done.returncode == 0, done.stdout + done.stderr
         process.terminate()
         assert ended(process, 60) == 0, log.read_text()
-    with closing(open_store(f"sqlite:///{tmp_path}/rankwatch.db", create=False)) as store:
+    with store_over(f"{tmp_path}/rankwatch.db") as store:
         (run,) = store.history.runs(comparison="home-feed", limit=9)
     assert (run.asked, run.paired) == (500, 500)
 

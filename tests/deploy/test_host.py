@@ -11,6 +11,7 @@ import pytest
 
 import monitor
 from deploy.shipped import DEPLOY, moved, parse_command, text_of
+from forking import run_program
 from monitor.settings.loader import load_settings
 from servers import require
 from settings.minimal import MINIMAL
@@ -32,7 +33,7 @@ def unit(tmp_path):
 def _analyze(*arguments):
     quiet = os.environ | {"SYSTEMD_LOG_LEVEL": "warning", "SYSTEMD_COLORS": "0"}
     command = [require("systemd-analyze"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=quiet)
+    return run_program(command, env=quiet)
 
 
 @pytest.mark.integration
@@ -81,7 +82,7 @@ def _cron(line, tmp_path, program):
     stand_in.chmod(0o755)
     places = {"/opt/rankwatch/bin/rankwatch": str(stand_in), "/var/lib/rankwatch": str(tmp_path)}
     command = ["/bin/sh", "-c", moved(line, places)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_program(command)
     assert (done.stdout, done.stderr) == ("", "")
     return done.returncode
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import jsonschema
 import pytest
 import requests
-import yaml
 
 import forking
 from deploy.shipped import yaml_of
+from places import read_yaml
 from servers import require
 from servers.daemon import serving, wait_for
 from service.lists_world import APART, write_lists, write_world
@@ -112,7 +112,7 @@ def test_a_wrong_question_is_refused_with_a_reason_and_is_no_verdict(world):
 def test_argo_reads_the_verdict_and_flagger_promotes_what_is_safe_and_rolls_back_a_breach(
     world, name, more, verdict
 ):
-    published = yaml.safe_load(Path(__file__).with_name("rollouts.yaml").read_text())
+    published = read_yaml("tests/deploy/rollouts.yaml")
     shipped = {each: yaml_of(f"rollouts/{each}.yaml")["spec"] for each in published}
     for each, spec in shipped.items():
         jsonschema.validate(spec, published[each]["schema"])

@@ -5,7 +5,6 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -30,6 +29,7 @@ from deploy.shipped import (
     series_in,
     yaml_of,
 )
+from forking import run_program
 from monitor.model.rules import UNPAIRED_CONDITIONS, Severity
 from monitor.model.urgency import URGENT_SHARE
 from monitor.service.daemon.outage import DATABASE_AWAY
@@ -53,7 +53,7 @@ ALERTS = {alert.name for alert in alerts()}
 def _run(program, command, *files):
     """Run this command, with the files as further arguments, and require that it succeeds."""
     words = [require(program), *command.split(), *map(str, files)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_program(words)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -68,9 +68,9 @@ def _needed_rules(test):
     asked = str(
         [test.get("alert_rule_test"), [case["expr"] for case in test.get("promql_expr_test", [])]]
     )
-    groups: list[dict[str, Any]] = []
+    groups = []
     for group in reversed(groups_of_rules()):
-        needed: list[dict[str, Any]] = []
+        needed = []
         for rule in reversed(group["rules"]):
             if re.search(rf"(?<![\w:]){rule.get('alert') or rule['record']}(?![\w:])", asked):
                 needed.insert(0, rule)
@@ -293,7 +293,6 @@ def test_the_first_command_of_a_page_comes_after_at_most_250_words():
         assert len(re.findall(r"[^\s|]*\w\S*", top)) <= 250, name
 
 
-@pytest.mark.integration
 @pytest.mark.early(30)
 @pytest.mark.shared_databases
 def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints():

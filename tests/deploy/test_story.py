@@ -10,6 +10,7 @@ import re
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -89,7 +90,7 @@ class TooFastError(Exception):
     """Prometheus missed scrapes of a daemon that lives, or a run of healthy arms failed."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Heard:
     """The notifications that each receiver of Alertmanager got, in order, without repetitions."""
 
@@ -97,7 +98,7 @@ class Heard:
     last: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def take(self, request):
-        body = json.loads(request.body)
+        body = request.json()
         for alert in body["alerts"]:
             about, status = (body["receiver"], alert["labels"]["alertname"]), alert["status"]
             if self.last.get(about) != status:
@@ -249,7 +250,7 @@ def story(tmp_path_factory):
 
 
 def test_people_are_notified_of_every_fault_once_and_of_nothing_else(story):
-    told: dict[str, list[str]] = {"on-call": [], "tickets": []}
+    told: Any = {"on-call": [], "tickets": []}
     for receiver, alert, status in story.heard.said:
         if receiver != "nobody":
             told[receiver].append(f"{alert} {status}")

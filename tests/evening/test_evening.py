@@ -42,7 +42,7 @@ def shop_of(message):
     return next((name for name in SHOPS if name in message.headline), "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fault:
     """``cause`` is a pattern of what was planted. Each critical message must contain it."""
 
@@ -53,7 +53,7 @@ class Fault:
     is_optional: bool = False
 
 
-@dataclass(slots=True)
+@dataclass
 class Row:
     """The outcome of a fault: the messages, and the seconds until the first message, and from the repair until the end."""
 

@@ -4,7 +4,7 @@ import json
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from faults import Shop
 from forking import rankwatch
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer
 from servers.certificates import self_signed
@@ -30,6 +30,7 @@ from servers.proxy import Proxy, proxying
 from servers.slack import FakeSlack
 from servers.smtp import LOGIN, MailServer, running_mail_server
 from servers.webhook import Collector, Reply, answer, running_webhook
+from storage.worked import store_at
 
 EVERY_S = 3
 HEALTHY_RUNS = 20
@@ -83,7 +84,7 @@ def answer_with(change, shop, arm, asked):
     return reply
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Evening:
     """Everything that runs.
 
@@ -104,7 +105,7 @@ class Evening:
         """How a recommender answers a batch of users."""
         _, shop, arm = request.path.split("/")
         change, reply = self.broken.get((shop, Arm(arm)), (Question.items, None))
-        return reply or answer_with(change, shop, Arm(arm), json.loads(request.body))
+        return reply or answer_with(change, shop, Arm(arm), request.json())
 
     def heard(self):
         """All messages that a receiver accepted."""
@@ -190,7 +191,7 @@ def open_evening(folder, server, url):
         }
         evening = Evening(
             folder=folder,
-            store=enter(closing(open_store(url, create=True))),
+            store=enter(store_at(url, create=True)),
             hooks=(hooks[0], hooks[1], hooks[2]),
             mail=enter(running_mail_server(certificate)),
             alertmanager=AlertmanagerServer(

@@ -163,7 +163,7 @@ def test_many_users_in_chunks_with_all_side_information_have_the_scores_of_each_
     grades = {i: dict(rng.integers(0, 4, (i % 5, 2)).tolist()) for i in range(0, 30, 2)}
     weights = {item: float(item + 1) for item in range(60)}
     metrics = ("extended_tau", "rbo", "element_weighted_tau", "ndcg(arm=candidate)", "map")
-    done: list[int] = []
+    done = []
 
     found = monitor.compare_many(
         ours, theirs, metrics, k, item_weights=weights, relevance=grades, progress=done.append

@@ -74,7 +74,7 @@ def parse(text):
 
 def cut_into_groups(items, widths):
     """The first items tied in groups of these widths, the others alone."""
-    groups: list[Sequence[int]] = []
+    groups = []
     rest = items
     for width in widths:
         groups, rest = [*groups, rest[:width]], rest[width:]
@@ -102,7 +102,7 @@ def shares(tied, depth, *, whole):
 
     As a whole from its group's first rank on, or by chance.
     """
-    found: dict[int, float] = {}
+    found = {}
     top = 1
     for group in groups(tied):
         if top <= depth:

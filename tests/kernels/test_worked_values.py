@@ -226,12 +226,12 @@ def test_a_measure_without_the_weights_or_scores_that_it_needs_says_so():
         parse("rbo_w").measure(alignment)
 
 
-@pytest.mark.parametrize("k, catalogue", [(1000, 1500), (1000, 10**9), (10, 10**15)])
-def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow(k, catalogue):
-    chances = common_by_chance(k, catalogue)
+def test_the_chances_of_common_items_keep_their_mean_where_counts_overflow():
+    for k, catalogue in [(1000, 1500), (1000, 10**9), (10, 10**15)]:
+        chances = common_by_chance(k, catalogue)
 
-    assert chances.sum() == pytest.approx(1, abs=1e-12)
-    assert chances @ np.arange(k + 1) == pytest.approx(k * k / catalogue, rel=1e-9)
+        assert chances.sum() == pytest.approx(1, abs=1e-12)
+        assert chances @ np.arange(k + 1) == pytest.approx(k * k / catalogue, rel=1e-9)
 
 
 RANKING = st.lists(st.integers(0, 4), unique=True, max_size=4)
@@ -284,13 +284,11 @@ LIKE = """
 """
 
 
-@pytest.mark.parametrize("pair, alike, interleaved", cells(LIKE))
-def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand(
-    pair, alike, interleaved
-):
-    lists = [[int(item, 36) for item in side] for side in pair.split(":")]
-    found = flag_similar_lists(reference.batch([tuple(lists)], 10))
-    np.testing.assert_array_equal(np.ravel(found), [float(alike), float(interleaved)])
+def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand():
+    for pair, alike, interleaved in cells(LIKE):
+        lists = [[int(item, 36) for item in side] for side in pair.split(":")]
+        found = flag_similar_lists(reference.batch([tuple(lists)], 10))
+        np.testing.assert_array_equal(np.ravel(found), [float(alike), float(interleaved)])
 
 
 @given(RANKING, RANKING)

@@ -1,10 +1,9 @@
 """Kills at any moment, while receivers refuse messages, cut connections or answer slowly. Counts what must never happen."""
 
-import json
 import random
 import threading
 from collections import defaultdict
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, astuple, dataclass, field
 from itertools import pairwise
 
@@ -14,10 +13,10 @@ from forking import ended
 from killing.steps import dying_daemon
 from monitor.model.alerts import State
 from monitor.model.notifications import DeliveryStatus
-from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.webhook import Collector, answer, disconnect, running_webhook
 from service.lists_world import APART, SIMILAR, write_lists
+from storage.worked import store_at
 
 LONGEST_WAIT_S = 400.0
 """The time until everything is delivered. It is longer than the longest pause after a receiver fails."""
@@ -56,7 +55,7 @@ WHERE (runs.status = 'ok') <> (measured.run_id IS NOT NULL)
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Damage:
     """What happened in a storm. All counts except the first four must be 0."""
 
@@ -78,7 +77,7 @@ class Damage:
         return {name: count for name, count in [*asdict(self).items()][4:] if count}
 
 
-@dataclass(slots=True)
+@dataclass
 class BadReceiver:
     """A webhook that often fails until it is calm. It notes for each request whether the sender can know that it arrived."""
 
@@ -95,7 +94,7 @@ class BadReceiver:
     def respond(self, request):
         """The next answer."""
         whole = len(request.body) == int(request.headers.get("Content-Length", "0"))
-        message = json.loads(request.body) if whole else None
+        message = request.json() if whole else None
         self.on_request.set()
         replies = {
             "ok": answer(200),
@@ -199,7 +198,7 @@ def _live_and_die(config, on_request, draw):
 
 
 def _end_in_calm(config, url, receivers, kills):
-    with dying_daemon(config) as process, closing(open_store(url, create=True)) as store:
+    with dying_daemon(config) as process, store_at(url, create=True) as store:
         wait_for(lambda: _is_over(store), "the end of all deliveries", timeout_s=LONGEST_WAIT_S)
         process.terminate()
         ended(process, 30)

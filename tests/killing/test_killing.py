@@ -1,11 +1,10 @@
 """Kill -9 at every step: nothing is lost or half visible. A message is repeated only between send and record."""
 
-import json
 import os
 import signal
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import text
@@ -13,10 +12,10 @@ from sqlalchemy import text
 from forking import ended
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, dying_daemon
 from killing.storms import HALF_RUNS, play_storm
-from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.webhook import running_webhook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
+from storage.worked import store_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
 PATIENCE_S = 120.0
@@ -61,7 +60,7 @@ def await_told(hook, store, before, status, step):
 
 
 def told(requests):
-    return Counter(json.loads(request.body)["status"] for request in requests)
+    return Counter(request.json()["status"] for request in requests)
 
 
 def owed(store):
@@ -73,7 +72,7 @@ def heard_of(steps, requests):
     """For each step: how often each status of its incident was sent, and the number of keys."""
     incidents = defaultdict(list)
     for request in requests:
-        incidents[json.loads(request.body)["groupKey"]].append(request)
+        incidents[request.json()["groupKey"]].append(request)
     return {
         step: (told(of_step), len({request.headers["Idempotency-Key"] for request in of_step}))
         for step, of_step in zip(steps, incidents.values(), strict=True)
@@ -96,7 +95,7 @@ def test_a_kill_at_any_step_loses_nothing_and_repeats_messages_only_between_send
             stack.enter_context(postgres_server.database()),
         )
         # One after the other: two migrations in one process collide.
-        stores = [stack.enter_context(closing(open_store(url, create=True))) for url in urls]
+        stores = [stack.enter_context(store_at(url, create=True)) for url in urls]
         folders = (tmp_path / "sqlite", tmp_path / "postgresql")
         pool = stack.enter_context(ThreadPoolExecutor())
         played = pool.map(play, urls, stores, folders)

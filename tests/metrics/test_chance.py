@@ -71,12 +71,12 @@ def test_a_depth_sees_lists_of_that_many_items():
             ), metric
 
 
-@pytest.mark.parametrize("k, catalogue", [(0, 10), (11, 10)])
-def test_lists_longer_than_the_catalogue_are_refused(k, catalogue):
-    with pytest.raises(
-        MetricError, match=f"k is {k}: give a number from 1 to the catalogue size {catalogue}"
-    ):
-        expected_by_chance("rbo", k, catalogue)
+def test_lists_longer_than_the_catalogue_are_refused():
+    for k, catalogue in [(0, 10), (11, 10)]:
+        with pytest.raises(
+            MetricError, match=f"k is {k}: give a number from 1 to the catalogue size {catalogue}"
+        ):
+            expected_by_chance("rbo", k, catalogue)
 
 
 def test_a_length_or_catalogue_that_is_no_whole_number_is_refused():

@@ -53,11 +53,11 @@ topk_footrule              disjoint  110
 """
 
 
-@pytest.mark.parametrize("name, farthest, most", cells(MOST))
-def test_bounds_of_ten_items_are_reached(name, farthest, most):
-    metric = parse(name)
-    assert metric.bounds(10) == (0.0, float(most))
-    assert known_pairs.scores(metric, [(TEN, FARTHEST[farthest])])[0] == float(most)
+def test_bounds_of_ten_items_are_reached():
+    for name, farthest, most in cells(MOST):
+        metric = parse(name)
+        assert metric.bounds(10) == (0.0, float(most))
+        assert known_pairs.scores(metric, [(TEN, FARTHEST[farthest])])[0] == float(most)
 
 
 every_kind = pytest.mark.parametrize(
@@ -159,27 +159,27 @@ def test_every_class_of_a_metric_is_registered():
     assert kinds == set(REGISTRY.values()), "add the module to METRICS"
 
 
-@pytest.mark.parametrize("name, expected", cells(OF_SIX))
-def test_the_six_grades_through_the_whole_way(name, expected):
-    found = score(name, SIX, list(range(6)), [0, 2, 1, 5, 4, 3])
-    assert found == pytest.approx(float(expected), abs=5e-4)
+def test_the_six_grades_through_the_whole_way():
+    for name, expected in cells(OF_SIX):
+        found = score(name, SIX, list(range(6)), [0, 2, 1, 5, 4, 3])
+        assert found == pytest.approx(float(expected), abs=5e-4)
 
 
-@pytest.mark.parametrize("name", OF_LABELS)
-def test_the_better_candidate_is_above_zero_and_of_an_unknown_user_nothing_is_said(name):
-    known = {1: 2.0, 2: 1.0}
-    better, worse = [1, 8, 9], [7, 8, 9]
+def test_the_better_candidate_is_above_zero_and_of_an_unknown_user_nothing_is_said():
+    for name in OF_LABELS:
+        known = {1: 2.0, 2: 1.0}
+        better, worse = [1, 8, 9], [7, 8, 9]
 
-    assert score(name, known, worse, better) == -score(name, known, better, worse) > 0
-    assert math.isnan(score(name, {}, [1, 2], [2, 1]))
-    assert math.isnan(score(name, {1: 1.0}, [], []))
+        assert score(name, known, worse, better) == -score(name, known, better, worse) > 0
+        assert math.isnan(score(name, {}, [1, 2], [2, 1]))
+        assert math.isnan(score(name, {1: 1.0}, [], []))
 
 
-@pytest.mark.parametrize("name", [*OF_LABELS, "dcg(gain=exponential)", "ndcg(gain=exponential)"])
-def test_grades_that_sum_up_to_infinity_warn_of_nothing(name):
-    found = score(name, {0: 1.7e308, 1: 1.7e308}, [0, 1], [1, 2, 0])
+def test_grades_that_sum_up_to_infinity_warn_of_nothing():
+    for name in [*OF_LABELS, "dcg(gain=exponential)", "ndcg(gain=exponential)"]:
+        found = score(name, {0: 1.7e308, 1: 1.7e308}, [0, 1], [1, 2, 0])
 
-    assert found == math.inf or math.isnan(found) or abs(found) <= 1.7e308
+        assert found == math.inf or math.isnan(found) or abs(found) <= 1.7e308
 
 
 PAIRS = reference.draw(14, 1, even=False)

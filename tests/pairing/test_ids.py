@@ -74,12 +74,12 @@ def test_ranks_by_text_follow_the_text(items):
     assert by_rank == sorted(by_rank, key=str)
 
 
-@pytest.mark.parametrize("top", [3, 2**26, 2**31 - 1])
-def test_distinct_codes_are_found(top):
-    assert distinct_items(
-        np.array([0, top, 0]), np.array([[top, -1], [1, -1]], dtype=np.int32)
-    ).tolist() == [0, 1, top]
-    assert not len(distinct_items(np.array([], dtype=np.int64)))
+def test_distinct_codes_are_found():
+    for top in [3, 2**26, 2**31 - 1]:
+        assert distinct_items(
+            np.array([0, top, 0]), np.array([[top, -1], [1, -1]], dtype=np.int32)
+        ).tolist() == [0, 1, top]
+        assert not len(distinct_items(np.array([], dtype=np.int64)))
 
 
 def test_what_is_given_is_never_overwritten():
@@ -96,9 +96,9 @@ def test_what_is_given_is_never_overwritten():
     assert ids.ids_of(coded, vocabulary) == names == categories.tolist()
 
 
-@pytest.mark.parametrize("spelling", ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"])
-def test_only_the_one_spelling_of_a_number_is_that_number(spelling):
-    assert ids.codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
+def test_only_the_one_spelling_of_a_number_is_that_number():
+    for spelling in ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"]:
+        assert ids.codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
 
 
 OWN_CODES = {"numbers", "narrow numbers", "whole floats", "nothing"}
@@ -122,7 +122,7 @@ def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code():
         assert ids.codes_of(from_array(pd.Series(others), "ids"), None).tolist() == [3, -1, -1]
 
 
-USERS: list[list[Any]] = [["7", "b", "42"], [42, 7], ["a", 42, "7"]]
+USERS: Any = [["7", "b", "42"], [42, 7], ["a", 42, "7"]]
 
 
 @pytest.mark.parametrize("wanted", USERS)

@@ -1,7 +1,6 @@
 """Relevance that arrives later is measured on the lists of the run, once, and never judged."""
 
 import threading
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from monitor.pipeline.backfill import backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage.tables.run_tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
-from storage.worked import execute_sql, record
+from storage.worked import execute_sql, record, transitions
 
 NDCG = "ndcg(arm=candidate, gain=linear)"
 RECALL = "recall(arm=candidate)"
@@ -182,7 +181,7 @@ def test_relevance_is_not_requested_if_no_metric_needs_it(store):
 def test_an_unreadable_slot_does_not_block_the_next_and_an_unreachable_source_is_requested_once(
     store, trouble, said, goes_on
 ):
-    what = watched(deadline=timedelta(seconds=0.1 if isinstance(trouble, threading.Event) else 10))
+    what = watched(deadline=(0.1 if isinstance(trouble, threading.Event) else 10) * SECOND)
     ran(store, what)
     ran(store, what, SLOT + DAY)
     source = CannedRelevance({SLOT: trouble, SLOT + DAY: BOUGHT})
@@ -208,8 +207,7 @@ def test_runs_that_no_longer_wait_and_slots_outside_of_the_range_are_ignored(sto
 
 def test_adding_relevance_twice_adds_nothing_and_changes_no_alert_and_no_delivery(store):
     def alerts():
-        changes = store.alerts.transitions(comparison=None, limit=None)
-        return store.alerts.states(what.name), changes, store.outbox.waiting(SLOT)
+        return store.alerts.states(what.name), transitions(store), store.outbox.waiting(SLOT)
 
     what = watched()
     source = CannedRelevance({SLOT: BOUGHT})

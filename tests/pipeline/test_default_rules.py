@@ -13,13 +13,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from factories import DAY, HOUR, MINUTE, SLOT, summary
+from factories import DAY, HOUR, MINUTE, SLOT, arm_score, summary
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import Outcome, State
 from monitor.model.memory import Lessons, LessonTopic, PastRun
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL
 from monitor.model.rules import is_learned, judged_series
-from monitor.model.runs import ArmScore
 from monitor.pipeline.judgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries, read_lessons
 from published import record
@@ -43,14 +42,8 @@ def play(runs, rejudging, first=20):
     seen = []
     for number, counts in enumerate(runs, start=first):
         scores = tuple(
-            ArmScore(
-                segment=name,
-                arm=Arm.CANDIDATE,
-                metric="identical_list",
-                value=count / USERS_BY_SEGMENT[name],
-                n=USERS_BY_SEGMENT[name],
-            )
-            for name, count in counts.items()
+            arm_score(segment=name, metric="identical_list", value=counts[name] / users, n=users)
+            for name, users in USERS_BY_SEGMENT.items()
         )
         rejudging.judge(record(SLOT + number * 15 * MINUTE, summary(), arm_scores=scores))
         seen.append({name: rejudging.states["IdenticalLists", name] for name in USERS_BY_SEGMENT})
@@ -145,7 +138,7 @@ def fired(every, faults):
     what = comparison_of(f"{text}    metrics: [{', '.join(METRICS)}]\n    rules: default\n")
     rejudging = Rejudgement(comparison=what)
     start = SLOT - LEARNED * every
-    firing = [set() for _ in faults]  # type: ignore[var-annotated]
+    firing = [set() for _ in faults]
     for run in range(faults[-1].stop):
         is_ill = any(run in fault for fault in faults)
         found = record(start + run * every, *measure(what, run, is_ill=is_ill))

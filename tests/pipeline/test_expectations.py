@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import scipy
 
-from factories import DAY, SLOT, comparison, coverage_rule, expect, rule, summary
+from factories import DAY, SLOT, arm_score, comparison, coverage_rule, expect, rule, summary
 from monitor.model.alerts import State
 from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, StandstillRule
-from monitor.model.runs import ArmScore
 from monitor.pipeline.expectations import AFTER_HOLIDAY
 from monitor.statistics.reference.thresholds import SAFETY
 
@@ -130,11 +129,11 @@ def test_rules_neither_learn_from_nor_judge_too_few_users():
 
 def told(means, what):
     """The history as it is stored run by run, without summaries, and what was expected of each run."""
-    past: list[PastRun] = []
+    past = []
     expected = []
     for day, mean in enumerate(means):
         slot = SLOT + day * DAY
-        expected.append(expect(what, slot, [measured(mean)], past, ()))
+        expected.append(expect(what, slot, [measured(mean)], past))
         past.append(PastRun(slot=slot, states={}, lessons=to_lessons(expected[-1])))
     return past, expected
 
@@ -321,7 +320,7 @@ def test_lists_are_not_compared_with_those_of_a_holiday():
     past = history([*MEANS * 2])
     last = past[-1].slot
     what = watched(drop(), shifted, holidays=((last, last + DAY),))
-    scores = [ArmScore(segment="all", arm=Arm.CANDIDATE, metric="shifted_list", value=0.2, n=N)]
+    scores = [arm_score(metric="shifted_list", value=0.2, n=N)]
     of_mean, of_shifts = expect(what, last + DAY, [measured(0.5)], past, arm_scores=scores)
     assert of_mean.runs == 13
     assert of_mean.note == ""

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -69,8 +69,8 @@ def judged(records, what=None):
     return rejudging
 
 
-def state(records, what=None):
-    return judged(records, what).states[WATCH]
+def state(records):
+    return judged(records).states[WATCH]
 
 
 def days(means, **changes):
@@ -279,14 +279,13 @@ SCORES = (-1.0, 1.0)
 LOW = rule(score_range=SCORES)
 
 
-def scales(**changes):
-    base = ValueContext(
-        comparison=comparison(rules=(LOW,)),
-        summaries=(summary(mean=0.254),),
-        expectations=(),
-        recent=(),
-    )
-    return replace(base, **changes)
+scales = partial(
+    ValueContext,
+    comparison=comparison(rules=(LOW,)),
+    summaries=(summary(mean=0.254),),
+    expectations=(),
+    recent=(),
+)
 
 
 def past(*means, alarmed=False):

@@ -195,7 +195,7 @@ def test_a_run_with_only_relevance_metrics_has_no_evidence_before_labels_arrive(
 
 def test_a_run_without_readable_relevance_skips_its_metrics_and_waits_for_labels():
     unreadable = SourceError("bought.parquet has no column 'grades'")
-    waits: list[tuple[Any, str | None]] = [
+    waits: Any = [
         ({}, None),
         ({SLOT: unreadable}, f"relevance: {unreadable}"),
     ]
@@ -236,7 +236,7 @@ def measured(first, second, candidate=None, overlaps=()):
     return ran(SERVED, first, asked, users(*MANY), memory=memory, second_baseline=Canned(second))
 
 
-ANSWERS: dict[str, dict[str, Any]] = {
+ANSWERS: Any = {
     "plain": {},
     "aged": {"age": 3.0},
     "six aged": {"age": ENOUGH},

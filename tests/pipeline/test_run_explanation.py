@@ -61,15 +61,13 @@ ndcg                    ndcg overlap                     overlap
 """
 
 
-@pytest.mark.parametrize("watched, measured, explained", cells(CHOSEN))
-def test_the_explained_metric_is_that_of_the_first_rule_or_else_the_first_metric(
-    watched, measured, explained
-):
-    rules = tuple(rule(metric=name) for name in watched.split())
-    assert (
-        str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()]))
-        == explained
-    )
+def test_the_explained_metric_is_that_of_the_first_rule_or_else_the_first_metric():
+    for watched, measured, explained in cells(CHOSEN):
+        rules = tuple(rule(metric=name) for name in watched.split())
+        assert (
+            str(choose_metric(comparison(rules=rules), [parse(name) for name in measured.split()]))
+            == explained
+        )
 
 
 def test_the_first_run_explains_the_distance_and_no_drop():

@@ -54,12 +54,12 @@ EVERYTHING = comparison(
 )
 
 
-def lists_of(seed, spell, asked):
+def lists_of(seed, spell):
     """Lists of most users: some missing, some empty, some failed, some short, some with a duplicate, some with ties."""
     rng = np.random.default_rng(seed)
     lists = {}
     failures = {}
-    for user in rng.permutation(asked).tolist():
+    for user in rng.permutation(ASKED).tolist():
         kind = rng.random()
         if kind < 0.05:
             failures[user] = CoverageReason.TIMEOUT if kind < 0.03 else CoverageReason.HTTP_ERROR
@@ -82,10 +82,10 @@ def world(spell):
     country = rng.choice(["UK", "DE", "FR"], len(ASKED), p=[0.7, 0.29, 0.01]).tolist()
     grades = {user: {spell(item): 1.0 + item for item in range(4)} for user in ASKED[::3]}
     asked = arms(
-        lists_of(1, spell, ASKED),
-        lists_of(2, spell, ASKED),
+        lists_of(1, spell),
+        lists_of(2, spell),
         users(*ASKED, country=country, device=rng.choice(["tv", "web"], len(ASKED)).tolist()),
-        second_baseline=Canned(lists_of(3, spell, ASKED)),
+        second_baseline=Canned(lists_of(3, spell)),
         weights=CannedWeights({spell(item): 1.0 + item for item in range(38)}),
         relevance=CannedRelevance({SLOT: grades}),
     )

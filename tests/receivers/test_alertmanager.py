@@ -1,4 +1,3 @@
-import json
 from datetime import UTC, datetime
 
 import pytest
@@ -28,7 +27,7 @@ def test_a_rule_s_labels_never_override_ours_and_are_made_legal():
 
 def posted(collector, *changes, firing=()):
     send(message(*changes, firing=firing), alertmanager={"urls": [collector.url]})
-    return json.loads(collector.requests[-1].body)
+    return collector.requests[-1].json()
 
 
 def test_segments_of_one_rule_are_one_alert_which_ends_with_the_last_of_them(collector):
@@ -58,7 +57,7 @@ def test_an_alert_has_at_most_4000_characters_of_annotations(collector):
 def test_a_firing_alert_ends_four_resends_ahead(collector):
     receiver = opened(alertmanager={"urls": [collector.url], "resend_every": "15m"})
     receiver.send(message(transition()), now=SLOT)
-    (sent,) = json.loads(collector.requests[-1].body)
+    (sent,) = collector.requests[-1].json()
     assert sent["endsAt"] == "2024-01-08T01:00:00Z"
 
 
@@ -94,5 +93,5 @@ def test_a_real_one_keeps_a_firing_alert_during_resends_and_resolves_it_at_its_e
     receiver.send(message(end(segment=firing.segment, incident=None)), now=FUTURE)
 
     wait_for(lambda: server.alerts() == [], "the alert is gone")
-    statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
+    statuses = [request.json()["status"] for request in collector.wait_for(2)]
     assert statuses == ["firing", "resolved"]

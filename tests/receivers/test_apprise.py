@@ -1,4 +1,3 @@
-import json
 import logging
 import sys
 
@@ -27,7 +26,7 @@ def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the
     receiver = notifying(url_of(collector))
     receiver.send(message(change, firing=(change,)), now=SLOT)
     receiver.send(END, now=SLOT)
-    start, end = (json.loads(request.body) for request in collector.requests)
+    start, end = (request.json() for request in collector.requests)
     title = defuse(f"SimilarityLow firing on home-feed: {change.reason}")
     assert (start["title"], start["type"], end["type"]) == (title, "failure", "success")
     assert defuse(change.reason) in start["message"]

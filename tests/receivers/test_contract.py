@@ -1,6 +1,5 @@
 """What every receiver promises: hostile names stay text, and errors say what to do without a secret."""
 
-import json
 import re
 from email import message_from_bytes
 from email.header import decode_header, make_header
@@ -91,7 +90,7 @@ def require_harmless(body, headers, texts):
 
 def texts_of(request):
     is_json = request.headers["Content-Type"].startswith("application/json")
-    return list(strings(json.loads(request.body))) if is_json else [request.body.decode()]
+    return list(strings(request.json())) if is_json else [request.body.decode()]
 
 
 def require_harmless_mail(mail):

@@ -1,7 +1,6 @@
 import importlib
 import pkgutil
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from monitor import receivers
 from monitor.boundary.options import Options
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
 from monitor.receivers.receiver_options import HttpReceiverEntry, ReceiverEntry
-
-ROOT = Path(__file__).parents[2]
+from places import ROOT
 
 
 class Entries(Options):

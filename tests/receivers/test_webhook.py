@@ -1,8 +1,7 @@
 import hashlib
 import hmac
-from datetime import timedelta
 
-from factories import HOUR, SLOT
+from factories import HOUR, SECOND, SLOT
 from json_keys import read_listed
 from messages import END, FIRING, INCIDENT, START, many, message, repetition, send
 from monitor.model.notifications import message_key
@@ -72,9 +71,7 @@ def test_what_was_changed_replayed_or_made_up_does_not_verify(collector):
 
     def verifies(*, secret=SECRET, more=b"", later_s=0.0, **headers):
         changed = given | {f"x-rankwatch-{name}": value for name, value in headers.items()}
-        return verify_signature(
-            secret, changed, request.body + more, now=SLOT + timedelta(seconds=later_s)
-        )
+        return verify_signature(secret, changed, request.body + more, now=SLOT + later_s * SECOND)
 
     assert verifies(later_s=300)
     assert not verifies(later_s=301)

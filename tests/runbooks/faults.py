@@ -1,12 +1,9 @@
 """The fault behind each alert of the default rules, and of conditions."""
 
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import yaml
-
+from places import read_yaml
 from runbooks.world import TEST, Fault
 from unpaired import world as unpaired
 
@@ -22,7 +19,7 @@ def _swap(first, second, items):
     return items
 
 
-_CHANGES: dict[str, Callable[..., Any]] = {
+_CHANGES: Any = {
     "replace": _replace,
     "swap": _swap,
     "no_list": lambda _: None,
@@ -47,6 +44,6 @@ def _read(row):
 
 _FEWER = {"served": ~(TEST.is_candidate & TEST.draw(0.4)), "begins": 1}
 FAULTS = (
-    *map(_read, yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())),
+    *map(_read, read_yaml("tests/runbooks/faults.yaml")),
     Fault(alert="SplitOff", log=_FEWER, days=2),
 )

@@ -6,7 +6,6 @@ In commands, COMPARISON and SLOT are placeholders. `output with ALERT at TIME` g
 """
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
@@ -16,15 +15,15 @@ from typing import Any
 
 import yaml
 
-from factories import transition
+from factories import DAY, MINUTE, transition
 from monitor.model.alerts import RootCause
 from monitor.model.errors import DatabaseErrorKind
-from monitor.model.notifications import Message
 from monitor.model.rules import Condition
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.daemon.outage import Outage, compose_outage_start
 from monitor.texts.root_causes import write_missed, write_stale
+from places import ROOT
 from runbooks.faults import FAULTS
 from runbooks.world import (
     BEGIN,
@@ -40,7 +39,7 @@ from runbooks.world import (
     write_test,
 )
 
-PAGES = Path(__file__).parents[2] / "docs/runbooks"
+PAGES = ROOT / "docs/runbooks"
 MESSAGE_GUIDE = PAGES.parent / "explanation/message.md"
 _MESSAGE = re.compile(r"(<!-- message of (\w+) -->\n```text\n)(.*?)(?=```)", re.DOTALL)
 _ITEMS = re.compile(r"\n\n(?:Items that|Lists of) .*", re.DOTALL)
@@ -127,8 +126,8 @@ def prometheus_message(name):
 
 @cache
 def _expected_alerts():
-    found: Any = {}
-    for file in sorted(Path(__file__).parents[1].glob("deploy/rankwatch.rules*.test.yml")):
+    found = {}
+    for file in sorted(ROOT.glob("tests/deploy/rankwatch.rules*.test.yml")):
         for test in yaml.safe_load(file.read_text())["tests"]:
             for case in test.get("alert_rule_test", ()):
                 for expected in case["exp_alerts"]:
@@ -137,7 +136,7 @@ def _expected_alerts():
 
 
 def _stale():
-    since = BEGIN + timedelta(days=HEALTHY - 1)
+    since = BEGIN + (HEALTHY - 1) * DAY
     cause = RootCause(run_failure="candidate recs.internal answered 503 (200 of 200 users)")
     headline = write_stale(since, cause, has_succeeded=True)
     start = transition(
@@ -156,15 +155,15 @@ def _stale():
         start,
         alert="RunFailing",
         statistic=Condition.ERROR.value,
-        slot=since + timedelta(days=2),
-        since=since + timedelta(days=1),
+        slot=since + 2 * DAY,
+        since=since + DAY,
         dedup_key="failing",
     )
     return replace(message_about_start(start), firing=(start, failing))
 
 
 def _database_away():
-    since = BEGIN + timedelta(days=HEALTHY)
+    since = BEGIN + HEALTHY * DAY
     place = "PostgreSQL database rankwatch at db.internal:5432"
     outage = Outage(
         since=since,
@@ -175,11 +174,11 @@ def _database_away():
         ),
         kind=DatabaseErrorKind.UNREACHABLE,
     )
-    start = compose_outage_start(outage, since + timedelta(minutes=2), place, None)
+    start = compose_outage_start(outage, since + 2 * MINUTE, place, None)
     return message_about_start(replace(start, runbook_url=f"{URL}/docs/runbooks/DatabaseAway"))
 
 
-_OF_RANKWATCH: Mapping[str, Callable[[], Message]] = {
+_OF_RANKWATCH: Any = {
     "Stale": _stale,
     "DatabaseAway": _database_away,
 }

@@ -8,14 +8,15 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import chdir, closing
+from contextlib import chdir
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from commands import rankwatch
+from factories import DAY, SECOND
 from messages import message
 from monitor.model.immutable import immutable
 from monitor.pipeline.briefings import brief_message
@@ -23,8 +24,8 @@ from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
 from monitor.service.composition import open_wiring
 from monitor.settings.loader import load_settings
-from monitor.storage import open_store
-from unpaired.world import BEGINS, DAY, World, write_config, write_log
+from storage.worked import store_over
+from unpaired.world import BEGINS, World, write_config, write_log
 
 NAME = "home-feed"
 TEST_NAME = "checkout-test"
@@ -88,7 +89,7 @@ def healthy_lists(arm, day):
 def _draw_lists(arm, day):
     """Each arm replaces some items and swaps some neighbours."""
     chance = random.Random(f"{arm} {day}")  # noqa: S311 - lists for examples
-    lists: Lists = {}
+    lists = {}
     for user in range(USERS):
         favourites = _draw_favourites(user)
         items = favourites[:_K]
@@ -174,9 +175,9 @@ def _replay_test(folder, first, last):
 def message_of(folder, alert):
     """The text of a message about the alert alone."""
     start = next(each for each in _starts(folder) if each.alert == alert)
-    start = replace(start, at=start.slot + timedelta(seconds=7))  # `replay` uses the slot
+    start = replace(start, at=start.slot + 7 * SECOND)  # `replay` uses the slot
     about = message_about_start(start)
-    with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
+    with chdir(folder), store_over("rankwatch.db") as store:
         briefed = brief_message(about, store.outbox, open_wiring(_settings()).policy)
         text = plain_text(content_of(briefed, URL)).replace(str(folder), _LISTS)
     return text.strip()
@@ -201,7 +202,7 @@ def output_of(folder, command):
 
 
 def _starts(folder):
-    with chdir(folder), closing(open_store("sqlite:///rankwatch.db", create=False)) as store:
+    with chdir(folder), store_over("rankwatch.db") as store:
         for change in store.alerts.firing():
             if change.is_start and change.segment == "all":
                 yield change
@@ -212,13 +213,13 @@ def _settings():
 
 
 def _replay(first, last):
-    start, end = (f"{BEGIN + timedelta(days=day):%Y-%m-%dT%H:%MZ}" for day in (first, last))
+    start, end = (f"{BEGIN + day * DAY:%Y-%m-%dT%H:%MZ}" for day in (first, last))
     rankwatch(f"replay {NAME} --since {start} --until {end}")
 
 
 def _write(folder, arm, day, lists):
     rows = [json.dumps({"user": user, "items": items}) for user, items in lists.items()]
-    path = folder / f"{arm}-{BEGIN + timedelta(days=day):%Y-%m-%d}.jsonl"
+    path = folder / f"{arm}-{BEGIN + day * DAY:%Y-%m-%d}.jsonl"
     path.write_text("\n".join(rows) + "\n")
 
 

@@ -76,7 +76,7 @@ class AlertmanagerServer:
 @pytest.fixture
 def make_alertmanager(tmp_path):
     """Make some; all are stopped at the end. They are not started."""
-    made: list[AlertmanagerServer] = []
+    made = []
 
     def make(notify_url=None):
         made.append(AlertmanagerServer(tmp_path / f"alertmanager-{len(made)}", notify_url))

@@ -16,7 +16,7 @@ def answering(respond):
 
     def reply(request):
         is_text = not request.body or "form" in request.headers.get("content-type", "")
-        body = request.body.decode() if is_text else json.loads(request.body)
+        body = request.body.decode() if is_text else request.json()
         status, found = respond(request.path, body)
         return answer(status, body=json.dumps(found).encode())
 

@@ -12,13 +12,13 @@ from servers import require
 LOOPBACK = "IP:127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pair:
     cert: Path
     key: Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Authority:
     """Signs certificates. Each of them has a new key."""
 

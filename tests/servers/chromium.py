@@ -5,7 +5,6 @@ import os
 import subprocess
 import tempfile
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -36,7 +35,7 @@ class Browser:
     def __init__(self, sent, told):
         self._sent, self._told, self._calls = sent, told, 0
         self._tab = ""
-        self.events: list[dict[str, Any]] = []
+        self.events = []
 
     def call(self, method, session=None, **params):
         """The result of a command; an AssertionError with what Chromium says where it refuses."""

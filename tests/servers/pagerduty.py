@@ -5,22 +5,21 @@ https://developer.pagerduty.com/docs/events-api-v2-overview and the OpenAPI desc
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
+from places import read_yaml
 from servers.webhook import Collector, answer, running_webhook
 
 KEY = "e93facc04764012d7bfb002500d5d1a6"
 MOST_BYTES = 512 * 1024
-_EVENT = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
+_EVENT = Draft202012Validator(read_yaml("tests/servers/pagerduty.yaml"))
 _ACTIONS = {"trigger": "triggered", "acknowledge": "acknowledged", "resolve": "resolved"}
 
 
-@dataclass(slots=True)
+@dataclass
 class FakePagerDuty:
     """``alerts`` has the state of each key.
 
@@ -52,7 +51,7 @@ class FakePagerDuty:
                 "errors": errors,
             }
             return answer(400, body=json.dumps(told).encode())
-        event = json.loads(request.body)
+        event = request.json()
         self._take(event)
         told = {"status": "success", "message": "Event processed", "dedup_key": event["dedup_key"]}
         return answer(202, body=json.dumps(told).encode())
@@ -72,7 +71,7 @@ def _errors(request):
         yield f"{request.method} {request.path}"
     if request.headers.get("Content-Type") != "application/json":
         yield "no JSON"
-    yield from (error.message for error in _EVENT.iter_errors(json.loads(request.body)))
+    yield from (error.message for error in _EVENT.iter_errors(request.json()))
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ class Proxy:
         self.target = target
         self.port = free_port()
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._open = set()
         self._flows, self._ended = threading.Event(), threading.Event()
         self._flows.set()
         self._delay_s = 0.0

@@ -13,15 +13,14 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-import yaml
 
 from monitor.sources import SourceOptions, open_source
 from monitor.sources.http.hosts import HOSTS
 from monitor.testing.contracts import request
+from places import read_yaml
 from servers.webhook import (
     Collector,
     answer,
@@ -37,7 +36,7 @@ from servers.webhook import (
 CHUNKED = {"Transfer-Encoding": "chunked"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Asked:
     """One request."""
 
@@ -47,7 +46,7 @@ class Asked:
     attempt: int
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class Recommender:
     """Its answers, and the requests to it. If ``lists`` has no list for a user, the list is ``[0, ..., k-1]``."""
 
@@ -186,7 +185,7 @@ BEHAVIOURS = {
     "hang_up": _always(disconnect),
     "no_http": _always(send_and_end(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")),
 }
-for _name, _given in yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()).items():
+for _name, _given in read_yaml("tests/servers/recommender.yaml").items():
     BEHAVIOURS[_name] = _always(_answer(_given.pop("body").encode("latin-1"), **_given))
 BEHAVIOURS["unavailable_twice"] = _until(2, BEHAVIOURS["unavailable"])
 BEHAVIOURS["limited_once"] = _until(1, _always(_answer(b"{}", 429, Retry_After="1")))

@@ -3,22 +3,20 @@
 https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks, .../reference/block-kit/blocks
 """
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
+from places import read_yaml
 from servers.webhook import Collector, answer, running_webhook
 
 PATH = "/services/T000/B000/canarycanarycanary"
-_MESSAGE = Draft202012Validator(yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text()))
+_MESSAGE = Draft202012Validator(read_yaml("tests/servers/slack.yaml"))
 
 
-@dataclass(slots=True)
+@dataclass
 class FakeSlack:
     """``posts`` are the accepted messages. ``complaints`` are errors in requests."""
 
@@ -38,7 +36,7 @@ class FakeSlack:
         self.complaints += errors
         if errors:
             return answer(400, body=b"invalid_blocks")
-        self.posts.append(json.loads(request.body))
+        self.posts.append(request.json())
         return answer(200, body=b"ok")
 
 
@@ -47,7 +45,7 @@ def _errors(request):
         yield f"{request.method} {request.path}"
     if not request.headers.get("Content-Type", "").startswith("application/json"):
         yield "no JSON"
-    yield from find_errors(json.loads(request.body))
+    yield from find_errors(request.json())
 
 
 def find_errors(body):

@@ -36,7 +36,7 @@ QUIT      221 2.0.0 bye
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mail:
     sender: str
     to: tuple[str, ...]
@@ -48,7 +48,7 @@ class Mail:
 Act = Callable[["Dialogue"], None]
 
 
-@dataclass(slots=True)
+@dataclass
 class MailServer:
     """``answers`` by step (CONNECT, EHLO, STARTTLS, AUTH, MAIL, RCPT, DATA, CONTENT, QUIT) are used up one a time."""
 
@@ -203,7 +203,7 @@ class Dialogue(socketserver.BaseRequestHandler):
             self.host.faults.append("DATA without a recipient")
         if not self._answer("DATA"):
             return
-        lines: list[bytes] = []
+        lines = []
         while (line := self.file.readline()) != b".\r\n":
             if not line.endswith(b"\r\n") or len(line) > 1000 or not line.isascii():
                 if line:  # the client has not ended

@@ -18,7 +18,7 @@ _PEM = serialization.Encoding.PEM
 _LOOPBACK = "127.0.0.1"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Certificate:
     """Years of its validity, its address, and whether clients know who signed it."""
 

@@ -24,7 +24,7 @@ class WebProxy(socketserver.ThreadingTCPServer):
     def __init__(self, login):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.login = login
-        self.asked: list[str] = []
+        self.asked = []
 
     @property
     def url(self):
@@ -38,7 +38,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def handle(self):
         first = self.rfile.readline().decode().strip()
-        headers: list[bytes] = []
+        headers = []
         while (line := self.rfile.readline()).strip():
             headers.append(line)
         if not first:

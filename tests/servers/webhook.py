@@ -1,5 +1,6 @@
 """A real HTTP server that records every request. It answers with any status, late, in small pieces, too much, or not."""
 
+import json
 import socket
 import socketserver
 import ssl
@@ -28,19 +29,22 @@ def bomb():
     return first + block * 1022 + deflate.compress(megabyte + b"[]") + deflate.flush()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Request:
     method: str
     path: str
     headers: Mapping[str, str]
     body: bytes
 
+    def json(self):
+        return json.loads(self.body)
+
 
 class Cut(Exception):  # noqa: N818 - no failure
     """The server is being stopped."""
 
 
-@dataclass(slots=True)
+@dataclass
 class Collector:
     """Each of ``replies`` is used once. Then the reply is that of ``respond``, or ``default``."""
 

@@ -1,6 +1,5 @@
 """Alertmanager keeps an alert of `run-once` until the next run is due, as nobody sends it again before."""
 
-import json
 from datetime import datetime, timedelta
 
 import pytest
@@ -24,6 +23,6 @@ def test_an_alert_ends_four_intervals_of_its_comparison_ahead(
         before = service.clock.now()
         service.deliver()
 
-    (alert, *_) = json.loads(collector.requests[0].body)
+    (alert, *_) = collector.requests[0].json()
     ends_in = datetime.fromisoformat(alert["endsAt"]) - before
     assert hours * HOUR - SECOND <= ends_in < timedelta(hours=hours, minutes=5)

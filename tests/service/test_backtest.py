@@ -3,7 +3,6 @@
 import html
 import re
 import shutil
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from monitor.service.runner import Runner, WatchedComparison
 from monitor.settings.loader import load_settings, load_with_rules
 from monitor.settings.schedule import Every
 from monitor.settings.translation import to_comparison
-from monitor.storage import open_store
 from pipeline.canned import StillClock, arms, users
+from storage.worked import store_at
 
 DAYS = 12
 USERS = 300
@@ -75,7 +74,7 @@ def replay(config, candidate, days):
     """Store a run a day, of lists that are handed over instead of read."""
     settings = load_settings(config)
     comparison = to_comparison(settings.comparisons[0])
-    with closing(open_store(settings.database, create=False)) as store:
+    with store_at(settings.database) as store:
         for day in days:
             baseline = read("baseline", day)
             slot = datetime(2024, 1, day, tzinfo=UTC)
@@ -110,7 +109,7 @@ def backtested(config, rules):
 
 def judge_again(config, **period):
     settings = load_settings(config)
-    with closing(open_store(settings.database, create=False)) as store:
+    with store_at(settings.database) as store:
         return backtest_rules(to_comparison(settings.comparisons[0]), store, **period)
 
 

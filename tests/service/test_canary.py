@@ -32,8 +32,8 @@ from monitor.receivers.webhook import TIMESTAMP
 from monitor.service.composition import open_wiring
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
-from monitor.storage import open_store
 from servers.daemon import wait_for
+from storage.worked import store_at
 
 pytestmark = [
     pytest.mark.early(100),
@@ -207,7 +207,7 @@ def test_no_output_of_a_daemon_contains_a_secret(stage):
 
 def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage):
     world = stage.world
-    heard: dict[str, set[str]] = {}
+    heard = {}
     for path, owners in world.heard:
         places = {PLACE.sub("", owner) for owner in owners}
         assert len(places) <= 1, (path, owners)
@@ -244,7 +244,7 @@ def test_no_repr_and_no_dump_of_settings_and_parts_contains_a_secret(stage, monk
     shown.append(settings.model_dump_json())
     with (
         closing(open_wiring(settings)) as wiring,
-        closing(open_store(settings.database, create=False)) as store,
+        store_at(settings.database) as store,
     ):
         parts = [
             *wiring.receivers,

@@ -17,6 +17,7 @@ from monitor.settings.schedule import Every
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 from service.stepped_daemon import SteppedClock, scheduling, watching
+from storage.worked import transitions
 
 pytestmark = pytest.mark.usefixtures("url")
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -61,7 +62,7 @@ def test_outside_of_its_hours_a_comparison_is_not_due_and_not_missed_and_not_sta
         watched.await_run(NOON + 25 * HOUR)
         assert set(watched.runs()) == {NOON + HOUR, NOON + 2 * HOUR, NOON + 25 * HOUR}
         assert watched.value('slots_skipped_total{comparison="feed",reason="missed"}') == 0
-        assert watched.daemon.store.alerts.transitions(comparison=None, limit=None) == ()
+        assert transitions(watched.daemon.store) == ()
 
 
 def next_slot(watched):
@@ -85,7 +86,7 @@ def test_after_a_clock_was_set_back_the_slot_runs_at_once_and_alerts_can_end(tmp
         watched.clock.set(-HOUR)
         watched.await_run(NOON - HOUR)
         wait_for(lambda: states(watched) == [(State.QUIET, None)], "the end of the alert")
-        started, ended = watched.daemon.store.alerts.transitions(comparison=None, limit=None)
+        started, ended = transitions(watched.daemon.store)
         assert started.is_start
         assert ended.is_end
         assert len(before) == 1

@@ -1,7 +1,5 @@
 """A database that is away, cut off, silent or slow: who is notified, and that the daemon continues."""
 
-import json
-
 import pytest
 from sqlalchemy import make_url
 
@@ -49,11 +47,7 @@ def hook(collector):
 
 
 def told(collector):
-    return [
-        json.loads(each.body)["status"]
-        for each in collector.requests
-        if b"DatabaseAway" in each.body
-    ]
+    return [each.json()["status"] for each in collector.requests if b"DatabaseAway" in each.body]
 
 
 def is_away(watched):

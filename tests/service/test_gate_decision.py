@@ -86,14 +86,9 @@ class Gated:
         parts = {"scores": scores, "coverage": Coverage(rows=rows), "summaries": ()}
         run(self.store, slot, comparison=self.comparison.name, **parts, **changes)
 
-    def ask(self, *, margin=0.05, alpha=0.01, **asked):
-        question = make_question(
-            {self.comparison.name: self.comparison},
-            self.comparison.name,
-            margin=margin,
-            alpha=alpha,
-            **asked,
-        )
+    def ask(self, *, margin=0.05, **asked):
+        name = self.comparison.name
+        question = make_question({name: self.comparison}, name, margin=margin, alpha=0.01, **asked)
         return judge_stored(self.store.history, question, self.clock, lambda _: self.users)
 
 
@@ -156,7 +151,7 @@ def test_a_fixed_sample_is_judged_like_all_users_and_the_sentence_says_so(store)
     world = Gated(store, sampled(sample=SampleOptions(fixed=300)))
     for excess in (0.9, -0.4, -0.4):
         world.run(excess)
-    found = world.ask(margin=0.05)
+    found = world.ask()
     assert said(found) == ("safe", "decided")
     assert found.looks == 3
     assert [run.users for run in found.runs] == [300]
@@ -170,7 +165,7 @@ def test_a_fixed_sample_is_judged_like_all_users_and_the_sentence_says_so(store)
 
 def test_missing_users_count_with_their_worst_score_and_decide(world):
     world.run(-0.1, without=lambda name: name.endswith("7"))
-    found = world.ask(margin=0.05)
+    found = world.ask()
     (segment,) = found.segments
     assert said(found) == ("inconclusive", "no_data")
     assert segment.users == 200
@@ -258,7 +253,7 @@ def test_a_run_of_all_users_is_judged_alone_at_a_share_of_alpha(store):
 def test_a_census_that_decides_nothing_does_not_promise_that_more_runs_will(store):
     world = Gated(store, sampled(sample=None))
     world.run(0.05)
-    found = world.ask(margin=0.05)
+    found = world.ask()
     assert said(found) == ("inconclusive", "too_few")
     assert found.sentence.endswith("each run asks the same users, so only more users can decide")
 

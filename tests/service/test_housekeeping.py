@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from structlog.testing import CapturingLogger
@@ -24,7 +24,7 @@ from monitor.service.runner import WatchedComparison
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from pipeline.canned import Canned
-from storage.worked import run
+from storage.worked import run, transitions
 from tables import rows
 
 LOOK = MINUTE
@@ -69,7 +69,7 @@ class World:
         self.latest = self.store.history.latest(("home-feed",))
 
     def changes(self):
-        return self.store.alerts.transitions(comparison=None, limit=None)
+        return transitions(self.store)
 
 
 @pytest.fixture
@@ -192,11 +192,9 @@ SKIPPED = """
 
 @pytest.mark.parametrize("due_s, ended_s, counts", rows(SKIPPED))
 def test_skipped_slots_are_counted_as_overlap_busy_or_missed(due_s, ended_s, counts):
-    newest = published.run(
-        slot=START, started_at=START, finished_at=START + timedelta(seconds=int(ended_s))
-    )
+    newest = published.run(slot=START, started_at=START, finished_at=START + int(ended_s) * SECOND)
     slot = START + 4 * MINUTE
-    due = slot if due_s == "-" else START + timedelta(seconds=int(due_s))
+    due = slot if due_s == "-" else START + int(due_s) * SECOND
     skipped = count_skipped(Every(MINUTE), newest, slot, due)
     assert " ".join(f"{reason}={count}" for reason, count in sorted(skipped.items())) == counts
     assert count_skipped(Every(MINUTE), newest, START + MINUTE, due) == {}

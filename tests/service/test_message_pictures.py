@@ -1,9 +1,7 @@
 """What goes out with a picture, over real SMTP and through Apprise, and what goes without."""
 
 import io
-import json
 from dataclasses import replace
-from datetime import timedelta
 from email import message_from_bytes
 from email.policy import default
 from types import SimpleNamespace
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from factories import SLOT, HeldClock
+from factories import DAY, SLOT, HeldClock
 from logs import captured
 from messages import FIRING, HOSTILE, START, message
 from monitor.pipeline.delivery import OutboxSender
@@ -31,7 +29,7 @@ def pictures(store):
     """Of a comparison that fires in the last of 22 runs, in segments of hostile names too."""
     message_pictures._draw_png.cache_clear()
     for day in range(22):
-        slot = SLOT + timedelta(days=day - 21)
+        slot = SLOT + (day - 21) * DAY
         mean = 0.6 + day % 3 / 50 if day < 21 else 0.3
         store_run(store, mean, slot=slot, to=["email", "apprise"], segments=["all", *NAMES])
     wiring: Any = SimpleNamespace(
@@ -94,7 +92,7 @@ def test_a_receiver_that_rejects_the_picture_gets_only_the_text(pictures, mail_s
     collector.replies.append(answer(413))
     deliver(pictures, apprise={"urls": {"chat": collector.url.replace("http:", "json:")}})
     attached = [
-        [each["mimetype"] for each in json.loads(request.body)["attachments"]]
+        [each["mimetype"] for each in request.json()["attachments"]]
         for request in collector.requests
     ]
     assert attached == [["image/png"], []]

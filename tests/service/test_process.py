@@ -6,26 +6,25 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from factories import SLOT
+from forking import run_program
 from monitor.cli.serve import _obey, notify_systemd, watchdog_interval_s
 from monitor.service.composition import PINGS_S
-from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon.daemon import STOP_S, WEB_S, Daemon
 from monitor.service.daemon.leadership import ANSWER_S
 from monitor.service.interrupts import interrupts_held, termination_raised
-from monitor.storage import open_store
 from pipeline.canned import arms, users
+from places import ROOT
 from servers.daemon import serving
 from servers.webhook import hang
 from service.lists_world import write_world
 from service.single_runs import run_slot, runner, watch
+from storage.worked import runs_of, store_at
 
 
 def watched(baseline):
@@ -66,7 +65,7 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_releases_a_claimed_
     with pytest.raises(KeyboardInterrupt):
         interrupted.run(watched("a:1"), SLOT, receivers=())
 
-    assert [run.status for run in store.history.runs(comparison=None, limit=10)] == left
+    assert [run.status for run in runs_of(store)] == left
     assert store.runs.held_claim("home-feed", SLOT) is None
     assert interrupted.claims == {}
 
@@ -89,7 +88,7 @@ def test_an_interrupted_run_releases_its_slot(store, number, ending, code):
     with termination_raised(), pytest.raises(ending, match=code):
         run_slot(store, watched(source))
     source.set()
-    assert store.history.runs(comparison=None, limit=10) == ()
+    assert runs_of(store) == ()
 
 
 @pytest.fixture
@@ -170,8 +169,8 @@ def test_sigterm_during_a_hung_pull_ends_in_time_and_releases_the_slot(tmp_path,
     with serving(config) as daemon:
         collector.wait_for(1)
         assert daemon.terminate() == 0  # it waits for 90 seconds at most
-    with closing(open_store(url, create=False)) as store:
-        assert store.history.runs(comparison=None, limit=1000) == ()
+    with store_at(url) as store:
+        assert runs_of(store) == ()
 
 
 @pytest.mark.integration
@@ -229,22 +228,11 @@ print("ended")
 
 @pytest.mark.integration
 def test_a_hanging_name_server_does_not_delay_the_end_of_the_process():
-    root = Path(daemon_module.__file__).parents[3]
-
-    done = subprocess.run(
-        [sys.executable, "-c", HANGING_LOOKUP],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", HANGING_LOOKUP], cwd=ROOT, timeout=90)
 
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr
 
 
 def test_a_stop_takes_less_time_than_compose_allows():
-    compose = Path(daemon_module.__file__).parents[3] / "deploy" / "compose.yaml"
-
-    assert "stop_grace_period: 30s" in compose.read_text()
+    assert "stop_grace_period: 30s" in (ROOT / "deploy/compose.yaml").read_text()
     assert STOP_S + WEB_S + ANSWER_S + PINGS_S < 30

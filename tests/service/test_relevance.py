@@ -41,7 +41,6 @@ def arrive(bought, day):
     shutil.copy(lists_folder() / "relevance" / f"{day:%Y-%m-%d}.parquet", bought)
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_backfill_measures_arrived_relevance_and_reports_waiting_runs(bought):
     write(bought, within="9999d")
@@ -76,7 +75,6 @@ def test_backfill_of_a_comparison_without_relevance_is_rejected(bought):
     assert_refused("backfill shop | 2 | has no `relevance:` in the configuration")
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_the_daemon_measures_relevance_that_arrives_after_its_run(bought):
     config = write(bought, within="7d")

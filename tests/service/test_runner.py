@@ -33,6 +33,7 @@ from pipeline.canned import arms, users
 from servers.healthchecks import CHECK, signals_of
 from service.lists_world import write_world
 from service.single_runs import run_slot, runner, watch
+from storage.worked import runs_of
 
 
 def run(store, lists, ping):
@@ -93,7 +94,7 @@ def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
 
     lines = map(json.loads, stream.getvalue().splitlines())
     logged = [(line["event"], line["attempt"], line["run"]) for line in lines]
-    stored = {run.comparison: run.id for run in store.history.runs(comparison=None, limit=9)}
+    stored = {run.comparison: run.id for run in runs_of(store)}
     assert logged == [
         ("run finished", 1, stored["home-feed@1"]),
         ("run finished", 2, stored["home-feed"]),
@@ -172,7 +173,7 @@ def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     names = [f"user-{number:02}" for number in range(20)]
     lists = pull({name: [1, 2, 3] for name in names})
     run_slot(store, watch(arms(lists, lists, users(*names)), comparison(k=3)))
-    (found,) = store.history.runs(comparison=None, limit=10)
+    (found,) = runs_of(store)
     assert found.status == RunStatus.FAILED
     assert found.reason == "the disk is full"
     assert store.history.run_scores(found.id, ["extended_tau"]).by_metric == {}

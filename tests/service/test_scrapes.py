@@ -1,6 +1,5 @@
 """What a real daemon shows after runs, restarts and reloads."""
 
-import json
 from collections.abc import Mapping
 from unittest.mock import Mock
 
@@ -86,7 +85,7 @@ def test_a_reload_removes_a_comparison_completely_and_ends_only_its_alert(tmp_pa
 
 
 def messages_to(collector):
-    bodies = [json.loads(request.body) for request in list(collector.requests)]
+    bodies = [request.json() for request in list(collector.requests)]
     return [(body["groupLabels"]["comparison"], body["status"]) for body in bodies]
 
 

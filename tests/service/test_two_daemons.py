@@ -1,7 +1,7 @@
 """Who leads: as one daemon sees it, and two on one PostgreSQL, where one that was frozen writes nothing once another leads."""
 
 import signal
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from unittest.mock import Mock
 
 import pytest
@@ -15,12 +15,13 @@ from monitor.service.daemon.leadership import Leadership
 from monitor.storage import open_store
 from servers.daemon import serving, wait_for
 from service.lists_world import SIMILAR, write_config, write_lists
+from storage.worked import store_at
 
 LEASE_S = 8
 
 
 def runs_of(url):
-    with closing(open_store(url, create=False)) as store:
+    with store_at(url) as store:
         return store.history.runs(comparison=None, limit=1000)
 
 

@@ -14,10 +14,10 @@ from monitor.settings.configuration import Settings
 from monitor.settings.json_schema import json_schema
 from monitor.settings.loader import example_text, parse_settings
 from monitor.sources import SOURCES
+from places import ROOT
 from settings.minimal import MINIMAL, uncommented
 from settings_reference import models_in
 
-ROOT = Path(__file__).parents[2]
 BAD = Path(__file__).parent / "bad"
 REJECTED = """
 unknown_key_at_top unknown_key_in_rule unknown_key_in_source name_missing comparisons_empty every_and_cron

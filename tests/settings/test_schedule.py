@@ -5,24 +5,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from factories import DAY, HOUR, MINUTE, SECOND
 from monitor.boundary.options import parse_duration
 from monitor.settings.schedule import Cron, Every, schedule_of
 from tables import rows
 
 NOON = datetime(2024, 1, 11, 12, 7, 30, tzinfo=UTC)
 MOMENTS = st.integers(0, 130 * 366 * 86_400).map(
-    lambda seconds: NOON + timedelta(seconds=seconds - 50 * 366 * 86_400)
+    lambda seconds: NOON + (seconds - 50 * 366 * 86_400) * SECOND
 )
 SCHEDULES = [
-    Every(timedelta(seconds=1)),
-    Every(timedelta(hours=7), timedelta(minutes=123)),
+    Every(SECOND),
+    Every(7 * HOUR, 123 * MINUTE),
     Every(timedelta(weeks=1)),
     Cron.parse("30 2 * * *", "Europe/Berlin"),
     Cron.parse("5,50 */6 1 * mon", "America/New_York"),
     Cron.parse("0 0 29 2 *"),
     Cron.parse("15 * * * *", "Australia/Lord_Howe"),
     Cron.parse("0,20,40 1,2 * * *", "Australia/Lord_Howe"),
-    schedule_of(timedelta(minutes=15), None, "Europe/Berlin", None, "22:00-02:30"),
+    schedule_of(15 * MINUTE, None, "Europe/Berlin", None, "22:00-02:30"),
     schedule_of(None, "*/20 * 1-7 * *", "Europe/Berlin", None, "01:30-02:30"),
 ]
 
@@ -32,13 +33,13 @@ def at(text):
 
 
 def test_every_15m_is_due_on_the_quarters_of_the_hour_plus_its_offset_and_every_week_on_thursday():
-    schedule = Every(timedelta(minutes=15))
+    schedule = Every(15 * MINUTE)
     assert schedule.latest(NOON) == at("2024-01-11 12:00")
     assert schedule.next(NOON) == schedule.latest(at("2024-01-11 12:15")) == at("2024-01-11 12:15")
     assert schedule.next(at("2024-01-11 12:15")) == at("2024-01-11 12:30")
-    assert schedule.interval == timedelta(minutes=15)
+    assert schedule.interval == 15 * MINUTE
     assert Every(timedelta(weeks=1)).latest(NOON) == at("2024-01-11 00:00")
-    assert Every(timedelta(minutes=15), timedelta(seconds=20)).latest(at("2024-01-11 12:15")) == at(
+    assert Every(15 * MINUTE, 20 * SECOND).latest(at("2024-01-11 12:15")) == at(
         "2024-01-11 12:00:20"
     )
 
@@ -162,18 +163,16 @@ def test_the_longest_pause_counts_the_hours_without_runs():
 @given(MOMENTS)
 @settings(max_examples=25)
 def test_with_only_between_the_slots_are_those_with_a_local_time_in_these_hours(moment):
-    schedule = schedule_of(timedelta(minutes=15), None, BERLIN, None, "22:00-05:00")
-    after = moment + timedelta(days=1)
-    slots = Every(timedelta(minutes=15)).between(moment, after)
+    schedule = schedule_of(15 * MINUTE, None, BERLIN, None, "22:00-05:00")
+    after = moment + DAY
+    slots = Every(15 * MINUTE).between(moment, after)
     obvious = [slot for slot in slots if not 5 <= slot.astimezone(ZoneInfo(BERLIN)).hour < 22]
     assert schedule.between(moment, after) == obvious
     assert list(filter(schedule.is_open, slots)) == obvious
 
 
 ZONES = st.sampled_from(["UTC", BERLIN, "America/New_York", "Asia/Kolkata"])
-RECENT = st.integers(0, 2 * 366 * 86_400).map(
-    lambda seconds: at("2023-06-01") + timedelta(seconds=seconds)
-)
+RECENT = st.integers(0, 2 * 366 * 86_400).map(lambda seconds: at("2023-06-01") + seconds * SECOND)
 
 
 @given(st.sets(st.integers(0, 6), min_size=1), ZONES, RECENT)
@@ -181,7 +180,7 @@ RECENT = st.integers(0, 2 * 366 * 86_400).map(
 def test_a_minute_is_a_slot_exactly_when_the_wall_clock_matches(weekdays, zone, moment):
     cron = Cron.parse(f"*/7 * * * {','.join(map(str, weekdays))}", zone)
     start = moment.replace(second=0)
-    walls = [(start + timedelta(minutes=n)).astimezone(ZoneInfo(zone)) for n in range(1440)]
+    walls = [(start + n * MINUTE).astimezone(ZoneInfo(zone)) for n in range(1440)]
     names = {WEEKDAYS[number] for number in weekdays}
     obvious = [
         wall.astimezone(UTC)

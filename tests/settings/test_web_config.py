@@ -1,17 +1,17 @@
 """The web configuration file: each file in ../web/bad breaks the rule it is named for, and says exactly what is reported."""
 
 import os
-from pathlib import Path
 
 import pytest
 
 from monitor.model.errors import ConfigError
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.web.access_options import AccessOptions
+from places import ROOT
 from settings.minimal import MINIMAL, expected, uncommented
 
-BAD = sorted((Path(__file__).parents[1] / "web" / "bad").glob("*.yaml"))
-EXAMPLE = Path(__file__).parents[2] / "config" / "web.yaml"
+BAD = sorted((ROOT / "tests/web/bad").glob("*.yaml"))
+EXAMPLE = ROOT / "config" / "web.yaml"
 HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
 CLIENTS = (
     "{cert_file: a, key_file: b, client_ca_file: c, client_auth_type: RequireAndVerifyClientCert}"

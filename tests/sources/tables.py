@@ -79,7 +79,7 @@ def http(rows, folder, **columns):
 
 
 # Every kind that reads more than lists; what writes a table for it and gives the options that read it.
-KINDS: dict[str, Callable[..., dict[str, Any]]] = {
+KINDS: Any = {
     "file": parquet,
     "sql": sqlite,
     "redis": redis,

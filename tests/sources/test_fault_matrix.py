@@ -222,7 +222,7 @@ def test_a_fault_is_reported_with_its_cause_in_time_and_in_little_memory(
     said = {
         alert["labels"]["comparison"]: alert["annotations"]["reason"]
         for request in collector.requests
-        for alert in json.loads(request.body)["alerts"]
+        for alert in request.json()["alerts"]
     }
 
     assert {cell.kind for cell in cells if cell.fault == "down"} == {

@@ -104,8 +104,8 @@ def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_
 ):
     monkeypatch.setattr(message_pictures, "_draw_png", None)  # put back at the end
     private_faults.send_pictures_as_text()
-    outputs: dict[str, bytes] = {}
-    said: dict[str, str] = {}
+    outputs = {}
+    said = {}
     with ExitStack() as servers:
         planted = plant(tmp_path, servers, postgres_server)
         faults, certificate = planted.faults, self_signed(tmp_path)

@@ -3,7 +3,7 @@
 import pkgutil
 import tomllib
 from dataclasses import fields
-from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from monitor import sources
 from monitor.boundary.options import NOT_IN_HASH
-from monitor.boundary.options.one_of import OneOf
 from monitor.sources import (
     SOURCES,
     ItemTitlesOptions,
@@ -21,10 +20,11 @@ from monitor.sources import (
     UsersOptions,
 )
 from monitor.sources.kinds import Reader
+from places import ROOT, read_yaml
 from servers import lists
 from sources import tables
 
-ROLES: dict[str, type[OneOf]] = {
+ROLES: Any = {
     "lists": SourceOptions,
     "users": UsersOptions,
     "item_weights": ItemWeightsOptions,
@@ -59,7 +59,7 @@ def test_every_folder_declares_a_kind():
     assert {
         each.name for each in pkgutil.iter_modules(sources.__path__) if each.ispkg
     } == SOURCES.keys()
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     modules = {
         contract["name"]: contract.get("modules")
         for contract in project["tool"]["importlinter"]["contracts"]
@@ -77,7 +77,7 @@ def test_the_contract_is_kept_by_every_kind(kind):
     assert kind in tables.KINDS, "add it to KINDS in tests/sources/tables.py"
 
 
-BAD = yaml.safe_load(Path(__file__).with_name("bad_options.yaml").read_text())
+BAD = read_yaml("tests/sources/bad_options.yaml")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
 """What users found relevant: files that come a day later, tables, both forms, and every odd part of them."""
 
-from datetime import timedelta
-
 import pytest
 
+from factories import DAY
 from monitor.model.errors import SourceError
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
@@ -129,7 +128,7 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path):
     of_a_day = {"sql": LONG | {"url": url, "query": query}}
 
     assert by_user(read(**of_a_day)) == {"a": {"1": 1.0}}
-    assert read(SLOT + timedelta(days=1), **of_a_day) is None
+    assert read(SLOT + DAY, **of_a_day) is None
 
 
 @pytest.mark.parametrize(

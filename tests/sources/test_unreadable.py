@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import monitor
+from factories import MINUTE
 from monitor.measures.reading.ids import user_key
 from monitor.model.errors import InputError, SourceError, UnreadableError
 from monitor.model.rankings import CoverageReason
@@ -31,14 +32,12 @@ from sources.test_users import users_of
 from tables import parsed
 
 Row = dict[str, Any]
-AT = SLOT - timedelta(minutes=1)
+AT = SLOT - MINUTE
 
 
-def unreadable(**changes):
-    base = Unreadable(
-        where="a.csv", column="user", need=ColumnKind.IDS, count=1, rows=100, found="null"
-    )
-    return replace(base, **changes)
+unreadable = partial(
+    Unreadable, where="a.csv", column="user", need=ColumnKind.IDS, count=1, rows=100, found="null"
+)
 
 
 def test_the_share_decides_and_the_limit_itself_is_allowed():
@@ -105,7 +104,7 @@ def test_rows_without_a_user_and_items_that_are_no_ids_fail_the_source_above_the
 
 @every_form
 def test_the_unit_of_a_time_follows_from_its_size(write, tmp_path):
-    moments = {"u": AT, "late": SLOT + timedelta(minutes=1)}
+    moments = {"u": AT, "late": SLOT + MINUTE}
     rows: list[Row] = [
         {"who": f"{name}{unit}", "what": [1], "at": int(at.timestamp()) * 10**unit}
         for name, at in moments.items()

@@ -1,5 +1,4 @@
 import shutil
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,13 @@ from sqlalchemy import text
 from monitor.storage import open_store, partitions
 from monitor.storage.tables.metadata import metadata
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
-from storage.worked import store_over
+from storage.worked import store_at, store_over
 
 
 @pytest.fixture(scope="session")
 def postgres_store(postgres_server):
     """One store for all tests, emptied for each: making a database and each statement anew would take most of the time."""
-    with postgres_server.database() as url, closing(open_store(url, create=True)) as store:
+    with postgres_server.database() as url, store_at(url, create=True) as store:
         yield store
 
 

@@ -116,15 +116,17 @@ def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_
 
 
 def test_numpy_numbers_are_stored_as_numbers_and_nan_as_null(store):
-    odd = factories.summary(
-        n=np.int64(3),
-        n_undefined=np.int32(0),
-        mean=np.float64("nan"),
-        statistics={"p05": np.float64(0.5), "p95": float("nan")},
-    )
+    odd: Any = {"n": np.int64(3), "n_undefined": np.int32(0), "mean": np.float64("nan")}
+    odd["statistics"] = {"p05": np.float64(0.5), "p95": float("nan")}
     row = coverage_row(np.int64(3), np.int64(2))
     kept = evidence(scores={"a": float("nan")})
-    run(store, SLOT, summaries=(odd,), coverage=Coverage(rows=(row,)), evidence=(kept,))
+    run(
+        store,
+        SLOT,
+        summaries=(factories.summary(**odd),),
+        coverage=Coverage(rows=(row,)),
+        evidence=(kept,),
+    )
 
     latest = newest(store)
     (found,) = latest.summaries

@@ -2,7 +2,6 @@
 
 import copy
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
@@ -67,7 +66,7 @@ def run_out(store):
     )
 
 
-OWN: list[SqlStore] = []
+OWN = []
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +173,7 @@ def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
     before = rows(store)
 
     late = SLOT + 99 * HOUR
-    writes: list[Callable[[], object]] = [
+    writes: Any = [
         partial(attempt, held, LATER),
         partial(finish, held, claim),
         partial(lease, held, LATER),
@@ -262,7 +261,7 @@ def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store,
     second = opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT - HOUR, fired(SLOT - HOUR), receivers=("hook", "chat"))
-    (of_old,) = lease(old_store, SLOT, owner="a:1")
+    (of_old,) = lease(old_store, SLOT)
     (_of_command,) = lease(store, SLOT, owner="c:3", receiver="chat")
     claimed(old_store)
     claimed(old_store, SLOT - HOUR, rerun=True)

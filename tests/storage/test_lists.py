@@ -1,6 +1,7 @@
 """Scores of users, kept lists, scores of arms, and relevance that is added later."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -109,7 +110,7 @@ def test_lists_are_read_back_from_any_number_of_pieces(users, step, is_scored):
 
 
 def _pieces(wanted=ONE):
-    pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
+    pieces: Any = {arm: [] for arm in Arm}
     for piece in list_parquet.pack(wanted):
         assert piece.part == len(pieces[piece.arm])
         pieces[piece.arm].append(piece.payload)
@@ -146,7 +147,7 @@ def test_damaged_lists_are_an_error_that_names_the_solution(store):
 
 def test_the_last_lists_are_from_the_newest_earlier_ok_run_with_lists(store):
     waiting = {"labels_until": SLOT + 30 * DAY}
-    kept(store, SLOT, lists=OTHER, **waiting)
+    kept(store, lists=OTHER, **waiting)
     kept(store, LATER, **waiting)
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
@@ -169,11 +170,11 @@ def test_a_user_is_found_in_every_piece(store, monkeypatch):
 
 
 def test_only_the_newest_lists_are_kept_if_no_relevance_is_expected(store):
-    kept(store, SLOT)
+    kept(store)
     second = kept(store, LATER)
     assert with_lists(store) == {second}
 
-    first_again = kept(store, SLOT)
+    first_again = kept(store)
     assert with_lists(store) == {first_again, second}  # a replay may continue from there
     assert prune(store) == {"kept_lists": 2}
     assert with_lists(store) == {second}
@@ -251,7 +252,7 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store):
 
 def test_runs_that_can_still_be_labelled_are_listed(store):
     waits = {"labels_until": SLOT + 9 * DAY}
-    first = kept(store, SLOT, **waits)
+    first = kept(store, **waits)
     kept(store, LATER, **waits, is_labelled=True)
     kept(store, SLOT + 2 * HOUR, **waits, status=RunStatus.INSUFFICIENT)
     kept(store, SLOT + 3 * HOUR)

@@ -3,8 +3,6 @@
 And what the rest takes on disk.
 """
 
-from contextlib import closing
-
 import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT
@@ -12,7 +10,7 @@ from monitor.model.notifications import DeliveryStatus
 from monitor.model.retention import DataKind
 from monitor.model.runs import RunStatus
 from monitor.settings.configuration import RetentionOptions
-from monitor.storage import maintenance, open_store
+from monitor.storage import maintenance
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import runs
@@ -33,6 +31,7 @@ from storage.worked import (
     scored,
     select_rows,
     silence,
+    store_at,
     transitions,
 )
 
@@ -77,7 +76,7 @@ def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(
 
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     (end,) = lease(store)
-    store.outbox.record(note(end, LATER, DeliveryStatus.HELD))
+    store.outbox.record(note(end, status=DeliveryStatus.HELD))
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
     assert prune(store, runs=SLOT) == {}
@@ -141,7 +140,7 @@ def test_days_confirm_the_clock_if_no_run_is_left(store):
 
 
 def test_a_clock_ahead_of_the_servers_is_not_trusted_though_runs_confirm_it(migrated_url):
-    with closing(open_store(migrated_url, create=False)) as store:
+    with store_at(migrated_url) as store:
         ((servers,),) = select_rows(store, "SELECT clock_timestamp()")
         now = servers + 40 * DAY
         for days in range(0, 40, 5):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 
 import psycopg
 import pytest
@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from factories import DAY, HOUR, SLOT
 from monitor.model.errors import DatabaseError
-from monitor.storage import open_store, partitions, schema_version
+from monitor.storage import partitions, schema_version
 from monitor.storage.tables.run_tables import daily
 from monitor.storage.transactions import Database
 from storage.worked import (
@@ -23,6 +23,7 @@ from storage.worked import (
     runs_of,
     scored,
     select_rows,
+    store_at,
     user_scores,
 )
 
@@ -39,7 +40,7 @@ def url(request):
 
 @pytest.fixture
 def store(url):
-    with closing(open_store(url, create=False)) as opened:
+    with store_at(url) as opened:
         yield opened
 
 
@@ -80,7 +81,7 @@ def pruned(store, before):
 
 
 def test_partitions_are_created_in_advance(store):
-    prune(store, now=SLOT)
+    prune(store)
     before = names(store)
 
     for days in range(3):
@@ -133,7 +134,7 @@ def test_during_a_read_scores_go_to_the_default_partition_which_is_pruned_by_run
 @pytest.mark.usefixtures("short")
 def test_a_partition_in_use_is_dropped_later_and_is_no_outage(store, other):
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
-    errors: list[DatabaseError] = []
+    errors = []
     store.database.on_error = errors.append
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
@@ -179,7 +180,7 @@ def test_a_server_that_is_too_old_is_an_error(store, monkeypatch):
 
 def test_partitions_are_dropped_by_day_also_through_a_transaction_pooler(url, pooled):
     """They are made anew for a slot that is run again."""
-    with closing(open_store(pooled(url), create=True)) as store:
+    with store_at(pooled(url), create=True) as store:
         ids = [run(store, SLOT + days * DAY) for days in range(6)]
         assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 3
         assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
@@ -219,7 +220,7 @@ def test_two_processes_that_prune_at_once_delete_the_same_as_one(store, migrated
         for name in ("home-feed", "a"):
             run(store, slot, comparison=name)
 
-    with closing(open_store(migrated_url, create=False)) as other, ThreadPoolExecutor(2) as pool:
+    with store_at(migrated_url) as other, ThreadPoolExecutor(2) as pool:
         assert not any(gone["failed"] for gone in pool.map(pruned_beside, [store, other]))
 
     added_up = select_rows(store, select(daily))

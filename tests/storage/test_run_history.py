@@ -22,16 +22,7 @@ from storage.worked import claimed, coverage, execute_sql, finish, newest, prune
 from texts import examples
 
 LOW = factories.rule(alert="Low", segments="each")
-FULL = Expectation(
-    alert="Low",
-    segment="all",
-    runs=9,
-    expected=0.5,
-    limit=0.4,
-    z=1.5,
-    evidence=12.0,
-    evidence_limit=1e4,
-)
+FULL = factories.expectation(alert="Low", limit=0.4, z=1.5, evidence=12.0, evidence_limit=1e4)
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
 SEEN = (
     replace(

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 
 import pytest
 from sqlalchemy import create_engine, inspect, text
@@ -12,7 +12,7 @@ from forking import context
 from monitor.model.errors import DatabaseError, SchemaError
 from monitor.storage import open_store, schema_version
 from monitor.storage.tables.metadata import metadata
-from storage.worked import attempt
+from storage.worked import attempt, store_at
 
 pytestmark = pytest.mark.early
 
@@ -222,7 +222,7 @@ def test_opening_creates_nothing_without_create(database_url, tmp_path):
 
 
 def test_a_schema_that_is_removed_while_the_store_is_open_is_an_error(database_url):
-    with closing(open_store(database_url, create=True)) as store:
+    with store_at(database_url, create=True) as store:
         schema_version.downgrade(database_url, "base")
 
         with pytest.raises(

@@ -4,7 +4,6 @@ import fcntl
 import os
 import socket
 import threading
-from contextlib import closing
 
 import pytest
 from sqlalchemy import make_url
@@ -12,7 +11,7 @@ from sqlalchemy import make_url
 from monitor.model.errors import DatabaseError
 from monitor.storage import describe_file_readers, open_store
 from monitor.storage.sqlite_file import FileLock, holder_of, make_private
-from storage.worked import store_over
+from storage.worked import store_at, store_over
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def _umask():
 @pytest.mark.parametrize("named", ["rankwatch.db", "link.db"])
 def test_only_the_owner_can_read_a_new_database_and_its_log(tmp_path, named):
     (tmp_path / "link.db").symlink_to("rankwatch.db")
-    with closing(open_store(f"sqlite:///{tmp_path / named}", create=True)):
+    with store_at(f"sqlite:///{tmp_path / named}", create=True):
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("rankwatch.db*")}
     assert modes == dict.fromkeys(("rankwatch.db", "rankwatch.db-shm", "rankwatch.db-wal"), 0o600)
     assert describe_file_readers(make_url(f"sqlite:///{tmp_path / named}")) is None
@@ -83,7 +82,7 @@ def test_an_ended_process_is_not_named_as_the_holder(file, process, named):
 
 
 def test_writers_of_one_process_wait_in_the_order_of_their_arrival(file):
-    order: list[int] = []
+    order = []
     timeout = "?timeout=0.01"
     with store_over(file, timeout) as store, store_over(file, timeout) as other:
         threads = []

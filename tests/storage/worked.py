@@ -3,6 +3,7 @@
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -50,9 +51,14 @@ def scores(values):
     return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
 
 
+def store_at(url, *, create=False):
+    """The store, which is closed at the end of the block."""
+    return closing(open_store(url, create=create))
+
+
 def store_over(file, options=""):
     """The store over a SQLite file, which is closed at the end of the block."""
-    return closing(open_store(f"sqlite:///{file}{options}", create=False))
+    return store_at(f"sqlite:///{file}{options}")
 
 
 def execute_sql(store, statement):
@@ -83,16 +89,15 @@ def coverage():
     )
 
 
-def evidence(**changes):
-    base = Evidence(
-        kind=EvidenceKind.WORST,
-        position=0,
-        user="u1",
-        baseline=("i1", "i2"),
-        candidate=("i9",),
-        scores={"extended_tau": -1.0, "rbo(p=0.9)": None},
-    )
-    return replace(base, **changes)
+evidence = partial(
+    Evidence,
+    kind=EvidenceKind.WORST,
+    position=0,
+    user="u1",
+    baseline=("i1", "i2"),
+    candidate=("i9",),
+    scores={"extended_tau": -1.0, "rbo(p=0.9)": None},
+)
 
 
 def result(claim, **changes):

@@ -12,9 +12,9 @@ import yaml
 
 import messages
 import published
-from factories import DAY, SLOT, coverage_rule, lost_lists, rule, state, summary
+from factories import DAY, SLOT, coverage_rule, expectation, lost_lists, rule, state, summary
 from messages import explanation, exposed
-from monitor.model.alerts import Expectation, Removed, RootCause, Standstill
+from monitor.model.alerts import Removed, RootCause, Standstill
 from monitor.model.explanation import DropPart, FaultKind, MeanDrop, PartMeans, SegmentFall
 from monitor.model.gate import GateReason, GateResult, GateVerdict, LeftOut
 from monitor.model.instants import format_instant
@@ -251,15 +251,7 @@ PADDING = IdMismatch(
 )
 MEAN = rule(metric="rbo(p=0.9)")
 FIXED = FixedLimit(direction=Direction.BELOW, value=0.6, resolve_at=0.65)
-EXPECTED = Expectation(
-    alert="SimilarityLow",
-    segment="all",
-    runs=9,
-    expected=0.53,
-    limit=0.41,
-    evidence=900.0,
-    evidence_limit=360.0,
-)
+EXPECTED = expectation(expected=0.53, limit=0.41, evidence=900.0, evidence_limit=360.0)
 FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
 MODELS = {Arm.CANDIDATE: ArmModel(now="v12", before="v11", since=SLOT)}
 MIXED = ArmModel(now="v7", users={"v7": 600, "v6": 100})

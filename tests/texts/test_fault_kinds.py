@@ -1,13 +1,13 @@
 """Each kind of fault has all of its parts: the recipe is in CONTRIBUTING.md."""
 
 import re
-from pathlib import Path
 
 from monitor.model.explanation import FAULT_FACTS, FaultKind, Finding
 from monitor.texts.actions import FIRST_STEPS
+from places import ROOT
 from texts.examples import EXAMPLES
 
-CAUSES = Path(__file__).parents[2] / "docs" / "explanation" / "causes.md"
+CAUSES = ROOT / "docs" / "explanation" / "causes.md"
 
 
 def find_missing_parts(kind):

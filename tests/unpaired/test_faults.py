@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from drift_lists import run_cli
+from factories import DAY
 from tables import cells
 from unpaired import world
 
-pytestmark = [pytest.mark.integration, pytest.mark.shared_databases]  # seconds of CPU
+pytestmark = pytest.mark.shared_databases  # seconds of CPU
 
 BEGINS, DAYS = 13, 3
 """The day on which most faults begin, and the number of days that they are looked at."""
@@ -39,7 +40,7 @@ lost       SplitOff     02   the users are not split as planned:
 
 
 def run_days(folder, first, last):
-    since, until = (f"{world.BEGINS + day * world.DAY:%Y-%m-%d}" for day in (first, last))
+    since, until = (f"{world.BEGINS + day * DAY:%Y-%m-%d}" for day in (first, last))
     config = str(folder / "rankwatch.yaml")
     return run_cli("replay", "--config", config, "--since", since, "--until", until, "--json")
 

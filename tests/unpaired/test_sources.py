@@ -1,7 +1,6 @@
 """Logs of A/B tests in all formats: the users of each arm, and the lists that are compared."""
 
 import json
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from commands import rankwatch
+from factories import DAY, HOUR, MINUTE
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
@@ -24,10 +24,9 @@ from settings.minimal import load_text
 from sources.file.test_joined import second_ring
 from sources.tables import WRITERS, database
 from unpaired import world
-from unpaired.world import BEGINS, DAY
+from unpaired.world import BEGINS
 
 SLOT = BEGINS + 3 * DAY
-HOUR = timedelta(hours=1)
 NOTHING = Memory()
 COLUMNS = ("at", "user", "variant", "country", "request", "items")
 
@@ -44,10 +43,10 @@ def log_rows():
         rows.append((BEGINS, user, "a", country, "1", before))
         # Requests are heavy-tailed, and the newest list is the last one of them.
         for request in range(1 + 200 // (1 + number)):
-            at = SLOT - 20 * HOUR + request * timedelta(minutes=5)
+            at = SLOT - 20 * HOUR + 5 * request * MINUTE
             rows.append((at, user, arm, country, f"{request:04}", ["older", str(request)]))
         rows.append((SLOT - HOUR, user, arm, country, "9999", now))
-    tied = SLOT - timedelta(minutes=30)
+    tied = SLOT - 30 * MINUTE
     rows += [
         # Two lists of one time: the greater request is the newer one.
         (tied, "u05", "a", "FR", "r1", ["wrong"]),
@@ -137,7 +136,6 @@ def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
     assert seen(measured(write_log(kind, tmp_path, rows))) == first
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
     source = database(log_rows(), postgres_url, {"at": sa.TIMESTAMP(timezone=True)})
@@ -151,7 +149,7 @@ def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
 )
 def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigned_in):
     """A newer list of the other arm is not this user's list."""
-    other = {"at": SLOT - timedelta(minutes=5), "user": "u60", "variant": "a", "items": ["wrong"]}
+    other = {"at": SLOT - 5 * MINUTE, "user": "u60", "variant": "a", "items": ["wrong"]}
     source = write_log(kind, tmp_path, [*log_rows(), log_rows()[0] | other])
     assigned = []
     for number in range(100):
@@ -222,7 +220,7 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
 
     def read_before_a_late_row(slot):
         found = read(slot)
-        late = {"at": SLOT - timedelta(minutes=1), "user": "u60", "variant": "a"}
+        late = {"at": SLOT - MINUTE, "user": "u60", "variant": "a"}
         write_log(kind, tmp_path, [*rows, rows[0] | late])
         return found
 

@@ -34,12 +34,10 @@ SSRM_TEST = """
 """
 
 
-@pytest.mark.parametrize("baseline, candidate, planned, expected", cells(SSRM_TEST))
-def test_the_evidence_against_the_split_is_that_of_ssrm_test(
-    baseline, candidate, planned, expected
-):
-    found = log_evidence(int(baseline), int(candidate), float(planned))
-    assert found == pytest.approx(float(expected), abs=1e-7)
+def test_the_evidence_against_the_split_is_that_of_ssrm_test():
+    for baseline, candidate, planned, expected in cells(SSRM_TEST):
+        found = log_evidence(int(baseline), int(candidate), float(planned))
+        assert found == pytest.approx(float(expected), abs=1e-7)
 
 
 @pytest.mark.parametrize("baseline, candidate, planned", [(60, 20, 0.5), (3, 9, 0.2)])
@@ -58,10 +56,10 @@ def test_a_tenth_of_lost_users_is_off_and_100_million_fitting_users_are_not():
     assert -6 < log_evidence(10**8, 10**8, 0.5) < -4
 
 
-@pytest.mark.parametrize("wrong", [(-1, 0, 0.5), (0, -1, 0.5), (1, 1, 0.0), (1, 1, 1.0)])
-def test_counts_and_shares_out_of_range_are_refused(wrong):
-    with pytest.raises(InputError):
-        log_evidence(*wrong)
+def test_counts_and_shares_out_of_range_are_refused():
+    for wrong in [(-1, 0, 0.5), (0, -1, 0.5), (1, 1, 0.0), (1, 1, 1.0)]:
+        with pytest.raises(InputError):
+            log_evidence(*wrong)
 
 
 def test_the_self_gap_is_that_of_welch():
@@ -76,7 +74,7 @@ def test_the_self_gap_is_that_of_welch():
 def test_gaps_of_arms_with_too_few_users_are_undefined():
     nobody, one = summary(n=0, mean=None, standard_error=None), summary(n=1, standard_error=None)
     assert all(map(math.isnan, (mean_gap(nobody, one).value, mean_gap(one, nobody).error)))
-    assert mean_gap(one, summary()).value == one.mean - summary().mean
+    assert mean_gap(one, summary(mean=0.0)).value == 0.512
     assert math.isnan(mean_gap(one, summary()).error)
     arms = AffectedUsers(affected=0, users=0), AffectedUsers(affected=1, users=1)
     assert math.isnan(share_gap(*arms).value)

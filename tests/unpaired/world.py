@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from factories import DAY
+
 BEGINS = datetime(2026, 11, 1, tzinfo=UTC)
 """The pre-test lists are served in the hours before this time."""
-DAY = timedelta(days=1)
 COUNTRIES = ("UK", "FR", "DE")
 ITEMS, K = 200, 10
 ERROR = 0.4

@@ -1,13 +1,13 @@
 """A running web server over pages that a test can change, and stored runs that tests read and do not change."""
 
 import shutil
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 
 import published
-from monitor.storage import open_store
 from monitor.web.connections import Limits
+from storage.worked import store_over
 from web.sites import running
 from web.stored_pages import EVIL, fill
 
@@ -59,9 +59,7 @@ def stores(sqlite_template, tmp_path_factory):
     with ExitStack() as stack:
         for number, name in enumerate(("home-feed", EVIL)):
             file = shutil.copy(sqlite_template, folder / f"{number}.db")
-            opened[name] = stack.enter_context(
-                closing(open_store(f"sqlite:///{file}", create=False))
-            )
+            opened[name] = stack.enter_context(store_over(file))
         fill(opened["home-feed"])
         fill(opened[EVIL], EVIL, EVIL)
         yield opened

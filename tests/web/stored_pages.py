@@ -4,19 +4,17 @@ import json
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import numpy as np
-import pandas as pd
 
 import factories
 import published
-from factories import DAY, SLOT, HeldClock
+from factories import DAY, HOUR, SLOT, HeldClock
 from monitor.model.alerts import State
 from monitor.model.model_versions import ArmModel
 from monitor.model.rankings import Arm
-from monitor.model.runs import Evidence, EvidenceKind, KeptLists, Scores
-from storage.worked import claimed
+from monitor.model.runs import KeptLists
+from storage.worked import claimed, evidence, runs_of, scores
 from web.sites import running
 
 SLOTS = [SLOT + number * DAY for number in range(4)]
@@ -31,13 +29,7 @@ def fill(store, name="home-feed", user="u1", item=None):
     baseline, candidate = [item, "i2", "i3"], ["i2", item, "i4"]
     explained = published.explanation()
     gained = replace(explained.gained[0], item=item, title=item)
-    expected = replace(
-        published.latest().expectations[0],
-        alert="SimilarityDrop",
-        expected=0.5,
-        limit=0.4,
-        opposite=0.6,
-    )
+    expected = factories.expectation(alert="SimilarityDrop", limit=0.4, opposite=0.6, z=3.5)
     place = f"country={name}"
     for number, slot in enumerate(SLOTS):
         claim = claimed(store, slot, comparison=name, until=slot + DAY)
@@ -49,14 +41,6 @@ def fill(store, name="home-feed", user="u1", item=None):
         )
         change = factories.transition(
             slot=slot, at=slot, explanation=name, from_state=State.QUIET, reason=name, **alert
-        )
-        worst = Evidence(
-            kind=EvidenceKind.WORST,
-            position=0,
-            user=user,
-            baseline=tuple(baseline),
-            candidate=tuple(candidate),
-            scores={METRIC: mean},
         )
         result = published.result(
             claim=claim,
@@ -72,13 +56,15 @@ def fill(store, name="home-feed", user="u1", item=None):
             ),
             arm_scores=(published.arm_score(segment=name),),
             catalogue_size=1000,
-            scores=[
-                Scores(
-                    users=pd.Index(sorted([user, "zz"]), dtype="str"),
-                    by_metric={METRIC: np.array([mean, 1.0])},
-                )
-            ],
-            evidence=(worst,),
+            scores=[scores({METRIC: {user: mean, "zz": 1.0}})],
+            evidence=(
+                evidence(
+                    user=user,
+                    baseline=tuple(baseline),
+                    candidate=tuple(candidate),
+                    scores={METRIC: mean},
+                ),
+            ),
             lists=KeptLists(
                 baseline=factories.rankings({user: baseline, "zz": ["i1"]}),
                 candidate=factories.rankings({user: candidate, "zz": ["i1"]}),
@@ -94,9 +80,9 @@ def fill(store, name="home-feed", user="u1", item=None):
 
 def application(store, **given):
     """The pages over the store, as of six hours after its newest run."""
-    names = {run.comparison for run in store.history.runs(comparison=None, limit=100)}
+    names = {run.comparison for run in runs_of(store)}
     latest = store.history.latest(sorted(names))
-    clock = HeldClock(SLOTS[-1] + timedelta(hours=6))
+    clock = HeldClock(SLOTS[-1] + 6 * HOUR)
     return published.pages(**{"store": store, "clock": clock, "latest": lambda: latest, **given})
 
 

@@ -1,9 +1,8 @@
 """The forms on the pages of alerts, over a real server: who may use them, what they change, and what a second click does."""
 
 import re
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from html import unescape
 from types import SimpleNamespace
 from urllib.parse import urlencode
@@ -12,23 +11,24 @@ import pytest
 import yaml
 
 import published
-from factories import HeldClock
+from factories import DAY, HOUR, MINUTE, HeldClock
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from monitor.web.access import Access, client_name
 from monitor.web.pages import PageRequest
 from monitor.web.pages.alerts import read_alert_page
 from pipeline.test_delivery import EACH, SEGMENTS, Scene, scene  # noqa: F401 - a fixture
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from servers.chromium import TROUBLE
+from storage.worked import store_at
 from web.sites import KIM, Site, access_of, basic, hashed, running, tls_of
 from web.stored_pages import EVIL, KEY, SLOTS, application, fill
 
 # ruff: noqa: F811 - fixtures are imported
 
-NOW = SLOTS[-1] + timedelta(hours=6)
+NOW = SLOTS[-1] + 6 * HOUR
 JOE = ("joe", "battery staple")
 PAGE = f"/alerts/{KEY}"
 
@@ -88,7 +88,7 @@ def browser(store):
 def test_people_acknowledge_silence_expire_and_resolve_on_either_database_and_on_a_standby(
     database_url,
 ):
-    with closing(open_store(database_url, create=True)) as store:
+    with store_at(database_url, create=True) as store:
         fill(store)
         store.maintenance.stand_by()
         with browser_of(store) as browser:
@@ -105,7 +105,7 @@ def test_people_acknowledge_silence_expire_and_resolve_on_either_database_and_on
             (made,) = store.alerts.silences(ending_after=NOW)
             assert made.matchers == ("alert=SimilarityLow", "comparison=home-feed")
             assert (made.author, made.comment) == ("kim", "why")
-            assert (made.starts_at, made.ends_at) == (NOW, NOW + timedelta(hours=2))
+            assert (made.starts_at, made.ends_at) == (NOW, NOW + 2 * HOUR)
             assert f"silence {made.id} of kim" in browser.get()
 
             vain = silence | {"matchers": "alert=SimilarityLo", "for": "2m"}
@@ -253,9 +253,9 @@ def test_a_page_shows_messages_as_they_were_sent_and_why_others_are_held_back(sc
     scene.fire_and_deliver(watched=EACH, segments=SEGMENTS)
     scene.clock.pass_by(60)
     scene.acknowledge("a=1")
-    scene.deliver(after=timedelta(minutes=1))
-    scene.fire(timedelta(days=1), watched=EACH, segments=(*SEGMENTS, "a=3"))
-    scene.deliver(after=timedelta(minutes=1))
+    scene.deliver(after=MINUTE)
+    scene.fire(DAY, watched=EACH, segments=(*SEGMENTS, "a=3"))
+    scene.deliver(after=MINUTE)
     request = PageRequest(path={"key": scene.receiver.sent[0].incident}, chosen={})
     window = SimpleNamespace(name="night", match=(), ends_at=lambda now: now)
     site = published.site(store=scene.store, clock=scene.clock)

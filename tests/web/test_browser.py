@@ -7,7 +7,7 @@ import json
 import shutil
 import signal
 import subprocess
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,12 +15,13 @@ import pytest
 import requests
 
 from drift_lists import lists_folder, run_cli, write_config
+from factories import DAY
 from monitor.model.instants import utc_now
 from servers import require
 from servers.chromium import TROUBLE
 from servers.daemon import serving, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.shared_databases]
+pytestmark = pytest.mark.shared_databases
 AXE = Path(__file__).parent / "axe"
 DAYS = 9
 COMPARISON = """
@@ -48,13 +49,11 @@ CUT_TABLES = """[...document.querySelectorAll('table')].filter((table) => {
 def url(tmp_path_factory):
     """A daemon after a replay of the days up to today."""
     folder, today = tmp_path_factory.mktemp("site"), utc_now().date()
-    days = [today - timedelta(days=number) for number in reversed(range(DAYS))]
+    days = [today - number * DAY for number in reversed(range(DAYS))]
     names = ("seg2-nonUK-pop", "ok-seed")
     for arm in ("baseline", *names):
         (folder / arm).mkdir()
-        for number, day in enumerate(
-            [*days, today + timedelta(days=1)], start=1
-        ):  # midnight may come
+        for number, day in enumerate([*days, today + DAY], start=1):  # midnight may come
             shutil.copy(
                 lists_folder() / arm / f"{date(2024, 1, number)}.parquet",
                 folder / arm / f"{day}.parquet",

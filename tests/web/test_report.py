@@ -1,7 +1,6 @@
 """A report: the pages in one file, whole without a server, whatever names come from outside; titles of items in it."""
 
 import re
-from datetime import timedelta
 from html import unescape
 from types import SimpleNamespace
 
@@ -9,7 +8,7 @@ import pytest
 
 import factories
 import published
-from factories import DAY, HeldClock
+from factories import DAY, HOUR, HeldClock
 from monitor.model.errors import SourceError
 from monitor.service.title_cache import TitleCache
 from monitor.web.pages import report
@@ -75,7 +74,7 @@ def test_over_a_time_the_runs_in_which_alerts_began_are_shown_too(store):
     assert runs[:2] == [f"run of {show_instant(slot)}", f"run of {show_instant(SLOTS[-1])}"]
     over_time = text.partition('<section id="part-1">')[0]
     assert [f">{show_instant(slot)}:" in over_time for slot in SLOTS[:2]] == [False, True]
-    assert show_instant(SLOTS[-1]) in words_of(written(store, until=SLOTS[-1] + timedelta(hours=1)))
+    assert show_instant(SLOTS[-1]) in words_of(written(store, until=SLOTS[-1] + HOUR))
 
 
 def test_names_from_outside_stay_text(stores):
@@ -85,7 +84,6 @@ def test_names_from_outside_stay_text(stores):
     assert "{{7*7}}" in text
 
 
-@pytest.mark.integration
 @pytest.mark.shared_databases
 def test_a_browser_shows_a_report_without_a_network(stores, tmp_path, chromium):
     file = tmp_path / "report.html"
@@ -143,11 +141,15 @@ def test_a_report_keeps_the_links_of_items_and_waits_for_dead_titles_once(filled
 
 def test_titles_that_are_back_are_shown_after_a_minute():
     source, clock = Source(), HeldClock()
-    titles = cache_of(source, clock)
-    assert titles("home-feed", SLOTS[0], ["i1"]) == titles("home-feed", SLOTS[0], ["i2"]) == {}
+    cache = cache_of(source, clock)
+
+    def titles(*items):
+        return cache("home-feed", SLOTS[0], items)
+
+    assert titles("i1") == titles("i2") == {}
     source.is_away = False
     clock.seconds += 59
-    assert (titles("home-feed", SLOTS[0], ["i1"]), len(source.asked)) == ({}, 1)
+    assert (titles("i1"), len(source.asked)) == ({}, 1)
     clock.seconds += 1
-    assert titles("home-feed", SLOTS[0], ["i1", "i2"]) == {"i1": "Title of i1", "i2": "Title of i2"}
-    assert (titles("home-feed", SLOTS[0], ["i1"]), len(source.asked)) == ({"i1": "Title of i1"}, 2)
+    assert titles("i1", "i2") == {"i1": "Title of i1", "i2": "Title of i2"}
+    assert (titles("i1"), len(source.asked)) == ({"i1": "Title of i1"}, 2)

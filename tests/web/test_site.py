@@ -5,7 +5,6 @@
 
 import re
 from html.parser import HTMLParser
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -15,12 +14,13 @@ from alerts_reference import severities
 from deploy.shipped import RUNBOOK_BASE, alerts
 from monitor.settings.runbooks import OTHER_METRIC, OWN_RULE
 from monitor.web.documentation import Documentation
+from places import ROOT
 from servers import missing
 from web.sites import running
 from web.test_browser import find_with_axe, trouble_of
 
 pytestmark = pytest.mark.integration
-SITE = Path(__file__).parents[2] / "build/docs"
+SITE = ROOT / "build/docs"
 _LOADED = {"img": "src", "script": "src", "link": "href", "source": "src", "iframe": "src"}
 LOOKED_AT = (
     "index",

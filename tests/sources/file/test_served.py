@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from factories import DAY, HOUR, MINUTE
 from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.sources.file import FILE, FileSourceOptions, FileUsersOptions
@@ -36,8 +37,8 @@ SERVED = json.loads("""{
 # Between these fixed times, whatever the slot.
 PERIOD = {
     "within": None,
-    "since": (SLOT - timedelta(minutes=60)).isoformat(),
-    "until": (SLOT - timedelta(minutes=2)).isoformat(),
+    "since": (SLOT - HOUR).isoformat(),
+    "until": (SLOT - 2 * MINUTE).isoformat(),
 }
 EARLIER = json.loads("""{
     "a": {"u1": ["older"], "u4": ["tied, later request", "z"]},
@@ -47,7 +48,7 @@ EARLIER = json.loads("""{
 
 TIMES = {
     "iso": datetime.isoformat,
-    "other zone": lambda at: at.astimezone(timezone(timedelta(hours=2))).isoformat(),
+    "other zone": lambda at: at.astimezone(timezone(2 * HOUR)).isoformat(),
     "no zone": lambda at: at.replace(tzinfo=None).isoformat(),
     "timestamp": lambda at: at,
 }
@@ -58,7 +59,7 @@ def write_log(folder, kept="jsonl", form="wide", time="iso"):
     names = ("served_at", "user", "variant", "items", "request", *DIMENSIONS)
     rows = []
     for minutes, *told in LOG:
-        at = TIMES[time](SLOT + timedelta(minutes=minutes))
+        at = TIMES[time](SLOT + minutes * MINUTE)
         rows.append(dict(zip(names, (at, *told, "DE", 1, True), strict=True)))
     columns = {"items": "items"}
     if form == "long":
@@ -184,7 +185,7 @@ def test_the_users_of_a_log_may_be_of_any_age(tmp_path):
     log["served"]["within"] = None
     users = FileUsersOptions(**{key: log[key] for key in ("path", "user", "served")})
 
-    found = FileUsers(users).users(SLOT + timedelta(days=4000), ()).users
+    found = FileUsers(users).users(SLOT + 4000 * DAY, ()).users
     assert {*found} == {"u1", "u2", "u3", "u4"}
 
 

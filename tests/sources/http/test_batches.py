@@ -57,7 +57,7 @@ BODIES = parsed("""
 def test_a_body_is_posted_for_all_users_of_a_batch(body, posted):
     answer = 200, [list_of("a"), list_of("b")]
     pull, (asked,) = ask(lambda *_: answer, "a", "b", method="POST", batch=64, body=body)
-    assert json.loads(asked.body) == posted
+    assert asked.json() == posted
     assert asked.headers["content-type"] == "application/json"
     assert as_lists(pull) == by_user("ab")
 

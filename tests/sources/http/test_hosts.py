@@ -4,7 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from servers.lists import as_lists, pull_of
 
 USERS = [f"u{number}" for number in range(30)]
 NOT_ASKED = "so rankwatch did not ask for the other users"
-OK: Any = {}
+OK = {}
 LIMITED = RequestFailure(
     CoverageReason.RATE_LIMITED, "answered 429", is_retried=True, retry_after_s=7200
 )

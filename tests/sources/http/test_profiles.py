@@ -21,9 +21,9 @@ FILES = sorted(Path(__file__).parent.glob("profiles/*.yaml"), key=lambda path: p
 RECORDED = {path.stem: {"profile": path.stem} | yaml.safe_load(path.read_text()) for path in FILES}
 
 
-def given(name, url):
+def given(name, server):
     recorded = RECORDED[name]
-    url = url.replace("//", f"//{recorded.get('login', '')}")
+    url = server.url.replace("//", f"//{recorded.get('login', '')}")
     options = {key: recorded[key] for key in ("profile", "with") if key in recorded}
     return options | {"url": url, "retries": 0} | recorded.get("more", {})
 
@@ -41,7 +41,7 @@ def test_every_profile_has_a_recorded_exchange_with_its_source_and_date():
 def test_a_profile_asks_and_reads_as_recorded(name):
     recorded = RECORDED[name]
     with answering(lambda *_: (200, recorded["answer"])) as server:
-        pull = pull_of(*recorded["users"], k=recorded["k"], http=given(name, server.url))
+        pull = pull_of(*recorded["users"], k=recorded["k"], http=given(name, server))
 
     (asked,), wanted = server.requests, recorded["request"]
     target = asked.path
@@ -65,7 +65,7 @@ def test_a_profile_asks_and_reads_as_recorded(name):
 )
 def test_an_answer_with_another_structure_is_malformed_and_its_structure_is_reported(name):
     with answering(lambda *_: (200, {"detail": "moved", "hint": {}})) as server:
-        pull = pull_of(*RECORDED[name]["users"], http=given(name, server.url))
+        pull = pull_of(*RECORDED[name]["users"], http=given(name, server))
 
     assert not as_lists(pull)
     assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
@@ -84,13 +84,13 @@ def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up()
     for tensor in TENSORS:
         answer = {"outputs": [{"name": "item_ids", **tensor}]}
         with answering(lambda *_, answer=answer: (200, answer)) as server:
-            pull = pull_of("ann", "bob", http=given("open-inference", server.url))
+            pull = pull_of("ann", "bob", http=given("open-inference", server))
         assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
 
 
 def test_a_key_that_is_no_integer_is_not_requested_if_an_integer_is_needed():
     with answering(lambda *_: (200, RECORDED["qdrant"]["answer"])) as server:
-        pull = pull_of("42", "ann", k=2, http=given("qdrant", server.url))
+        pull = pull_of("42", "ann", k=2, http=given("qdrant", server))
 
     assert (list(as_lists(pull)), len(server.requests)) == (["42"], 1)
     assert pull.failures == {"ann": CoverageReason.MALFORMED}

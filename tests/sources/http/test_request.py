@@ -120,12 +120,12 @@ def test_an_answer_about_another_user_is_a_wrong_user(recommender):
     assert pull.failures == {"b": CoverageReason.WRONG_USER}
 
 
-@pytest.mark.parametrize("host", [f"{'a' * 64}.example", "a..example", f"{'a.' * 130}example"])
-def test_a_host_that_is_no_name_was_not_asked(host):
-    pull = pull_of("ann", http={"url": f"http://{host}/{{user}}", "retries": 0})
+def test_a_host_that_is_no_name_was_not_asked():
+    for host in [f"{'a' * 64}.example", "a..example", f"{'a.' * 130}example"]:
+        pull = pull_of("ann", http={"url": f"http://{host}/{{user}}", "retries": 0})
 
-    assert pull.failures == {"ann": CoverageReason.UNREACHABLE}
-    assert "not HTTP" not in pull.notes[CoverageReason.UNREACHABLE]
+        assert pull.failures == {"ann": CoverageReason.UNREACHABLE}
+        assert "not HTTP" not in pull.notes[CoverageReason.UNREACHABLE]
 
 
 def test_no_secret_is_noted(recommender):
@@ -178,11 +178,14 @@ SIGNS = """
 """A header as nginx, CloudFront, Fastly (the shield and the edge), Akamai, Squid (RFC 9211), Cloudflare and Varnish send it."""
 
 
-@pytest.mark.parametrize("line", SIGNS.strip().splitlines())
-def test_an_answer_from_a_cache_is_recognized_by_its_headers(line):
-    header, sign = map(str.strip, line.split("->"))
-    name, value = header.split(": ")
-    assert traced({name: value})[::2] == ([17 if sign == "Age: 17" else 0 if sign else -1], sign)
+def test_an_answer_from_a_cache_is_recognized_by_its_headers():
+    for line in SIGNS.strip().splitlines():
+        header, sign = map(str.strip, line.split("->"))
+        name, value = header.split(": ")
+        assert traced({name: value})[::2] == (
+            [17 if sign == "Age: 17" else 0 if sign else -1],
+            sign,
+        )
 
 
 def test_answers_with_one_id_share_a_number():

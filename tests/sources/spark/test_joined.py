@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 from dataclasses import replace
-from datetime import timedelta
 from decimal import Decimal
 from functools import cache, partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from factories import SLOT
+from factories import MINUTE, SECOND, SLOT
 from monitor.boundary.slot_templates import fill_slot
 from monitor.model.errors import SourceError, UnreadableError
 from monitor.model.rankings import Arm, CoverageReason
@@ -69,13 +68,13 @@ def session(spark):
 
 
 @pytest.fixture
-def shared(session, monkeypatch):
-    """What is read opens this session, and leaves it open."""
+def port(spark, session, monkeypatch):
+    """What is read at this port opens the session, and leaves it open."""
     opened, ship_program = session
     monkeypatch.setattr(connect_session.SparkSession.Builder, "create", lambda _: opened)
     monkeypatch.setattr(connect_session, "_stop", lambda _: None)
     monkeypatch.setattr(connect_session, "ship_program", ship_program)
-    return opened
+    return spark
 
 
 def in_spark(arms, port, *files, **conf):
@@ -99,11 +98,10 @@ def without_segments(port, files, **conf):
     return in_spark(arms, port, asked_of(files[0]), *files, **conf)
 
 
-measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=timedelta(minutes=5))
+measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=5 * MINUTE)
 
 
-@pytest.mark.usefixtures("shared")
-def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatch):
+def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, port, monkeypatch):
     """In long form. Other tests have wide form."""
     long = partial(write, form="long", spell=int, model_version="country")
     baseline, candidate, again = (
@@ -118,15 +116,14 @@ def test_spark_finds_what_files_give_to_the_last_bit(tmp_path, spark, monkeypatc
 
     here = measure(arms, noise_floor=NoiseFloor.RETRAIN)
     measured = measure(
-        in_spark(arms, spark, asked, baseline, candidate, again), 12, noise_floor=NoiseFloor.RETRAIN
+        in_spark(arms, port, asked, baseline, candidate, again), 12, noise_floor=NoiseFloor.RETRAIN
     )
     assert found(measured) == found(here)
     for name in ("coverage", "notes", "left_out"):
         assert getattr(measured, name) == getattr(here, name), name
 
 
-@pytest.mark.usefixtures("shared")
-def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files):
+def test_rows_above_max_unreadable_fail_the_run_as_in_files(port, files):
     baseline, candidate = files
     rows = pq.read_table(candidate.path).to_pylist()
     for row in rows[::10]:
@@ -134,15 +131,14 @@ def test_rows_above_max_unreadable_fail_the_run_as_in_files(spark, files):
     pq.write_table(pa.Table.from_pylist(rows), candidate.path)
     spoiled = (baseline, candidate.model_copy(update={"max_unreadable": 0.01}))
     texts = []
-    for arms in (arms_of(*spoiled), there(spark, spoiled)):
+    for arms in (arms_of(*spoiled), there(port, spoiled)):
         with pytest.raises(UnreadableError, match=r"column 'items' .* 12 of ") as caught:
             measure(arms, 50)
         texts.append(caught.value.shown)
     assert texts[0] == texts[1]
 
 
-@pytest.mark.usefixtures("shared")
-def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spark, files):
+def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(port, files):
     spells = (lambda n: Decimal(n or "0.50"), lambda n: b"%d" % n if n else b"\xff")
     for options, spell in zip(files, spells, strict=True):
         rows = pq.read_table(options.path).to_pylist()
@@ -150,14 +146,13 @@ def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(spar
             row["user"] = spell(int(row["user"].removeprefix("user-")))
             row["items"] = [*row["items"], None]
         pq.write_table(pa.Table.from_pylist(rows), options.path)
-    here, measured = (measure(arms) for arms in (arms_of(*files), there(spark, files)))
+    here, measured = (measure(arms) for arms in (arms_of(*files), there(port, files)))
     assert (found(measured), measured.left_out) == (found(here), here.left_out)
     assert measured.coverage.all.paired == SIZE - 1
 
 
-@pytest.mark.usefixtures("shared")
-def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark, files):
-    both = (arms_of(*files), there(spark, files))
+def test_the_same_users_are_sampled_and_only_those_kept_come_back(port, files):
+    both = (arms_of(*files), there(port, files))
     runs = [measure(arms, 70, keep_scores=5, keep_lists=6, subset_users=50).run for arms in both]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
@@ -165,19 +160,20 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(spark, files):
 
 
 def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
-    spark, shared, files, tmp_path
+    port, session, files, tmp_path
 ):
     arms, name = arms_of(*files), "lists_{slot:%Y%m%d}"
-    shared.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
-    shared.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
-    given: Any = {"remote": f"sc://127.0.0.1:{spark}", "user": "user"}
+    opened, _ = session
+    opened.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
+    opened.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
+    given: Any = {"remote": f"sc://127.0.0.1:{port}", "user": "user"}
     baseline = SparkSourceOptions(items="items", table=name, **given)
     candidate = SparkSourceOptions(items="items", path=f"{tmp_path}/orc", format="orc", **given)
     users = SparkUsersOptions(table=f"default.{name}", **given)
     joined_there = joined.join_in_spark(lists_of(baseline, candidate), users, arms.dimensions)
     in_tables = replace(arms, joined=joined_there)
     assert found(measure(in_tables)) == found(measure(arms))
-    shared.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
+    opened.sql(f"DROP TABLE {fill_slot(name, SLOT)}")
     with pytest.raises(SourceError, match=r"^default.lists_\d+ does not exist: check table"):
         measure(in_tables)
 
@@ -193,8 +189,7 @@ def with_fault(monkeypatch, fault):
     monkeypatch.setattr(run_measurement, "RemoteMeasurer", Faulty)
 
 
-@pytest.mark.usefixtures("shared")
-def test_an_executor_that_is_killed_in_mid_run_costs_nothing(spark, files, tmp_path, monkeypatch):
+def test_an_executor_that_is_killed_in_mid_run_costs_nothing(port, files, tmp_path, monkeypatch):
     mark = str(tmp_path / "killed")
 
     def die_once():
@@ -203,24 +198,22 @@ def test_an_executor_that_is_killed_in_mid_run_costs_nothing(spark, files, tmp_p
             os.kill(os.getpid(), signal.SIGKILL)
 
     with_fault(monkeypatch, die_once)
-    measured = measure(there(spark, files), 50)
+    measured = measure(there(port, files), 50)
     monkeypatch.undo()
     assert found(measured) == found(measure(arms_of(*files)))
     assert os.path.exists(mark)  # noqa: PTH110
 
 
-@pytest.mark.usefixtures("shared")
-def test_a_job_that_is_lost_fails_the_run_with_one_sentence(spark, files, monkeypatch):
+def test_a_job_that_is_lost_fails_the_run_with_one_sentence(port, files, monkeypatch):
     with_fault(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(
         SourceError,
         match=r"^Spark at 127.0.0.1:\d+: the job was lost on the cluster, perhaps because an executor was",
     ):
-        measure(without_segments(spark, files))
+        measure(without_segments(port, files))
 
 
-@pytest.mark.usefixtures("shared")
-def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, monkeypatch):
+def test_the_deadline_cancels_the_job_on_the_cluster(port, files, tmp_path, monkeypatch):
     beats = tmp_path / "beats"
 
     def work_on():
@@ -234,7 +227,7 @@ def test_the_deadline_cancels_the_job_on_the_cluster(spark, files, tmp_path, mon
         SourceError,
         match="did not end in time and was cancelled: raise deadline, or give the cluster more",
     ):
-        measure(without_segments(spark, files), deadline=timedelta(seconds=5))
+        measure(without_segments(port, files), deadline=5 * SECOND)
     size = -1
     while beats.exists() and beats.stat().st_size != size:
         size = beats.stat().st_size
@@ -263,17 +256,15 @@ def test_a_server_that_is_gone_in_mid_run_is_said(spark, files, monkeypatch):
     proxy.close()
 
 
-@pytest.mark.usefixtures("shared")
-def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(spark, files):
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(port, files):
     damage, reason = DAMAGED[2]
     damage(Path(files[1].path))
-    measured = measure(without_segments(spark, files))
+    measured = measure(without_segments(port, files))
     assert measured.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.UNAVAILABLE] == SIZE
     assert reason in measured.notes[Arm.CANDIDATE, CoverageReason.UNAVAILABLE].text
 
 
-@pytest.mark.usefixtures("shared")
-def test_a_table_that_is_replaced_while_it_is_read_ends_the_run(spark, files, monkeypatch):
+def test_a_table_that_is_replaced_while_it_is_read_ends_the_run(port, files, monkeypatch):
     table = pq.read_table(files[0].path).slice(0, 9)
     before_measured(monkeypatch, lambda: pq.write_table(table, files[0].path))
     with pytest.raises(
@@ -283,7 +274,7 @@ def test_a_table_that_is_replaced_while_it_is_read_ends_the_run(spark, files, mo
             "the whole table in one transaction"
         ),
     ):
-        measure(without_segments(spark, files))
+        measure(without_segments(port, files))
 
 
 def test_an_executor_without_numpy_says_what_to_install(spark, files, tmp_path):

@@ -53,13 +53,15 @@ def test_arrays_of_users_are_bound_in_postgresql(form, postgres_url):
     assert_users_are_bound(postgres_url, form)
 
 
-@pytest.mark.parametrize("form", [*REFUSED, *ARRAY_FORMS[:2]])
-def test_other_forms_are_refused_with_the_form_that_works(form):
-    with pytest.raises(
-        ValidationError,
-        match="in a form that sqlite does not accept: write WHERE user_id IN :users",
-    ):
-        source_of(sql=COLUMNS | {"url": "sqlite:///a.db", "query": f"SELECT * FROM t WHERE {form}"})
+def test_other_forms_are_refused_with_the_form_that_works():
+    for form in [*REFUSED, *ARRAY_FORMS[:2]]:
+        with pytest.raises(
+            ValidationError,
+            match="in a form that sqlite does not accept: write WHERE user_id IN :users",
+        ):
+            source_of(
+                sql=COLUMNS | {"url": "sqlite:///a.db", "query": f"SELECT * FROM t WHERE {form}"}
+            )
 
 
 def test_strings_comments_casts_and_escaped_colons_bind_nothing():
