@@ -42,6 +42,7 @@ class Kind(StrEnum):
     SHIFTED = "best item dropped"
     NEARLY_COPIED = "nearly the other arm's lists"
     INTERLEAVED = "interleaved lists"
+    NEW_ITEMS = "other catalogue"
 
 
 _SHARES = {
@@ -59,6 +60,7 @@ COPIED         0.3   1.0
 NEARLY_COPIED  0.3   1.0
 LOST_FILTER    0.15  0.4
 SHIFTED        0.5   1.0
+NEW_ITEMS      0.2   0.8
 """)
 }
 """The smallest and the largest share of users that a drawn fault affects.
@@ -66,6 +68,7 @@ SHIFTED        0.5   1.0
 A fault of another kind affects all users of its segment.
 """
 LOST_A_DAY = 0.005
+FOREIGN_PLACES, FOREIGN_ITEMS = 3, 30
 COUNTRIES = {"UK": 0.6, "FR": 0.25, "DE": 0.15}
 ACTIVITIES = {"q1": 0.3, "q2": 0.25, "q3": 0.25, "new": 0.2}
 CATEGORIES = 10
@@ -201,6 +204,8 @@ class Fault:
                 return [shop.items, *ranking[:-1]]
             case Kind.LOST_FILTER:
                 return [shop.items, shop.items + 1, *ranking[:-2]]
+            case Kind.NEW_ITEMS:
+                return _replace_some(ranking, rng, shop)
         return list(range(shop.k))  # one list for all users
 
     def _model(self, shop, arm, day):  # noqa: PLR0911 - one for each kind
@@ -230,6 +235,14 @@ class Fault:
             case Kind.ONE_SEGMENT | Kind.ARM_BROKE | Kind.BOTH_BROKE:
                 return shop.rank(arm, day, error=_POORER * shop.error)
         return None
+
+
+def _replace_some(ranking, rng, shop):
+    """The list with `FOREIGN_PLACES` other places in it, each with one of `FOREIGN_ITEMS` new items."""
+    places = rng.choice(len(ranking), FOREIGN_PLACES, replace=False)
+    items = shop.items + rng.choice(FOREIGN_ITEMS, FOREIGN_PLACES, replace=False)
+    foreign = dict(zip(places.tolist(), items.tolist(), strict=True))
+    return [foreign.get(place, item) for place, item in enumerate(ranking)]
 
 
 def _take_turns(own, other):

@@ -313,12 +313,13 @@ _MEASURES = (
     _mean_over_users(
         ListTrait.INTERLEAVED.value,
         meaning=(
-            "Share of the users for whom the first items of the baseline's list are at most twice "
-            "as deep in the candidate's list, up to half of the list; high: the candidate's lists "
-            "are mixed with the baseline's"
+            "Share of the users whose candidate list may be another list that took turns with the "
+            "baseline's list: each baseline item is above the place that the turns before it "
+            "reached, or at most one place below; high: the candidate's lists are mixed with the "
+            "baseline's"
         ),
         arms=(Arm.CANDIDATE,),
-        source="overlap at unequal depths, after Webber, Moffat and Zobel (2010), equation 1",
+        source="interleaving, Joachims (2002), Optimizing search engines using clickthrough data",
     ),
     ArmMetric(
         name="mean_popularity",

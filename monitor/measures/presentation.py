@@ -92,7 +92,7 @@ def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     """
     items = (*explanation.gained, *explanation.lost)
     columns = _EXPOSURE_COLUMNS
-    if explanation.is_unpaired:
+    if explanation.has_items_by_arm:
         columns = _ITEM_COLUMNS_BY_ARM
         items = () if explanation.segment == ALL else items
     tables = (

@@ -218,7 +218,7 @@ class ScoreSums:
                 shares[str(statistic)] = self.below[statistic.below] / self.n
         levels = list(quantiles.values())
         if self.bins is None:
-            values = np.quantile(ordered, levels)
+            values = _quantiles(ordered, levels)
         else:
             values = self.bins.quantiles(levels)
         return dict(zip(quantiles, values.tolist(), strict=True)) | shares
@@ -260,9 +260,28 @@ def _exact_sum(values: Integers) -> int:
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
 
 
+def _quantiles(ordered: Floats, levels: Sequence[float]) -> Floats:
+    """The quantiles of sorted scores, at least one, at these levels from 0 to 1.
+
+    The bits are those of `np.quantile`, which takes longer because it does not use the order.
+    """
+    places = (len(ordered) - 1) * np.array(levels)
+    rows = places.astype(np.intp)
+    shares = places - rows
+    below = ordered[rows]
+    above = ordered[np.minimum(rows + 1, len(ordered) - 1)]
+    steps = above - below
+    is_near = shares < 0.5  # noqa: PLR2004 - a half, as numpy
+    values: Floats = np.where(is_near, below + steps * shares, above - steps * (1 - shares))
+    return values
+
+
 def _histogram(ordered: Floats, bounds: Bounds) -> Histogram:
     low, high = _histogram_range(ordered, bounds)
-    counts, _ = np.histogram(np.clip(ordered, low, high), bins=HISTOGRAM_BINS, range=(low, high))
+    inner_edges = np.linspace(low, high, HISTOGRAM_BINS + 1)[1:-1]
+    # The counts are those of `np.histogram`, which takes longer.
+    starts = np.searchsorted(ordered, inner_edges)
+    counts = np.diff(starts, prepend=0, append=len(ordered))
     return Histogram(low=low, high=high, counts=tuple(counts.tolist()))
 
 

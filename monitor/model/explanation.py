@@ -63,6 +63,7 @@ class FaultKind(StrEnum):
     ITEMS_GONE = "items_gone"  # items are in no list any more
     ITEMS_RISEN = "items_risen"  # items are in far more lists
     ITEMS_FALLEN = "items_fallen"  # items are in far fewer lists
+    ITEMS_NEW = "items_new"  # many items that hardly any list had
     RESPELLED = "respelled"  # the same items with other ids
     SHIFTED = "shifted"  # the items stand some places higher or lower
     MIXED_UP = "mixed_up"  # users get other users' lists
@@ -114,6 +115,13 @@ FAULT_FACTS: Mapping[FaultKind, FaultFacts] = {
     FaultKind.ITEMS_GONE: FaultFacts(counts_items=True, may_be_respelled=True),
     FaultKind.ITEMS_RISEN: FaultFacts(counts_items=True, moves_first_items=True),
     FaultKind.ITEMS_FALLEN: FaultFacts(counts_items=True),
+    FaultKind.ITEMS_NEW: FaultFacts(
+        counts_items=True,
+        looks_like_training=True,
+        brings_new_items=True,
+        moves_first_items=True,
+        may_be_respelled=True,
+    ),
     FaultKind.RESPELLED: FaultFacts(),
     FaultKind.SHIFTED: FaultFacts(
         traits=(ListTrait.SHIFTED,), is_estimated=True, moves_first_items=True
@@ -363,6 +371,11 @@ class Explanation:
     def is_unpaired(self) -> bool:
         """Whether the current lists of the arms' users are compared, in place of before and now."""
         return parse_derived(self.metric).derived is DerivedMetric.SELF_GAP
+
+    @property
+    def has_items_by_arm(self) -> bool:
+        """Whether the items are those of both arms now, and not those of before and now."""
+        return self.is_unpaired and self.since is None
 
     @property
     def examples(self) -> tuple[ExampleLists, ...]:

@@ -155,7 +155,7 @@ class ListTrait(StrEnum):
     FIRST_DIFFERS = "first_differs"
     IDENTICAL = "identical_list"
     ALIKE = "alike_list"  # nearly the same list in both arms
-    INTERLEAVED = "interleaved_list"  # the baseline's first items are near the top
+    INTERLEAVED = "interleaved_list"  # another list and the baseline's list may have taken turns
 
 
 ABOUT_ORDER = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
 
-from monitor.alerts.incidents import find_leads
+from monitor.alerts.incidents import find_leads, reports_fault
 from monitor.model.alerts import State, Transition
 from monitor.model.explanation import SIMILAR_FAULTS, Explanation, FaultKind, Finding
 from monitor.model.rankings import ALL, Arm
@@ -26,12 +26,15 @@ from monitor.texts.explanations import (
     write_alert_text,
     write_cause,
     write_finding_alone,
+    write_no_cause,
     write_recalled,
 )
 from monitor.texts.model_versions import write_models
 
 _CAUSE_SHARE = 0.5
 """A fault is the cause of a drop if it explains at least this share of the drop."""
+_LEAST_CAUSE_SHARE = 0.1
+"""A fault of few users that explains less than this share of the drop is not its cause."""
 _CAUSE_USERS = 0.05
 """If there is no drop, a fault is a cause if at least this share of the users has it."""
 _SIMILAR_FAULT_OF_TRAIT = {kind.facts.traits[0]: kind for kind in SIMILAR_FAULTS}
@@ -122,6 +125,27 @@ def prefer_similarity_finding(
             return explanation
     sentence = write_finding_alone(finding)
     return replace(explanation, finding=finding, segment=finding.segment, sentence=sentence)
+
+
+def leave_out_weak_cause(
+    explanation: Explanation | None, starts: Sequence[Transition]
+) -> Explanation | None:
+    """Return the explanation without its finding, if the finding is no cause of the alerts.
+
+    ``starts`` are the transitions of the alerts that begin. The finding is left out if it has few
+    users and hardly explains the drop, although an alert on a drop begins. It is kept if an alert
+    that begins counts its users.
+    """
+    finding = None if explanation is None else explanation.finding
+    if explanation is None or finding is None or explanation.is_recalled:
+        return explanation
+    explains_enough = finding.explained is None or finding.explained >= _LEAST_CAUSE_SHARE
+    if explains_enough or finding.share >= _CAUSE_USERS:
+        return explanation
+    is_counted = any(reports_fault(start, finding) for start in starts)
+    if is_counted or not any(map(_says_less_similar, starts)):
+        return explanation
+    return replace(explanation, finding=None, sentence=write_no_cause(explanation))
 
 
 def _make_similarity_finding(start: Transition, compared: int) -> Finding:

@@ -15,6 +15,7 @@ from monitor.model.runs import Claim, MeasuredRun, RunResult, RunStatus
 from monitor.pipeline.alert_explanations import (
     add_explanations,
     choose_explanation,
+    leave_out_weak_cause,
     prefer_similarity_finding,
 )
 from monitor.pipeline.expectations import (
@@ -138,6 +139,7 @@ def _make_result(
     if alert_starts:
         explanation = choose_explanation(explanation, memory.earlier_explanations, alert_starts)
         explanation = prefer_similarity_finding(explanation, alert_starts)
+        explanation = leave_out_weak_cause(explanation, alert_starts)
     reasons = measured.reasons
     if memory.last_ok is not None:
         changes = write_changes(

@@ -146,7 +146,7 @@ def explain_run(  # noqa: PLR0913 - the inputs of one explanation
         changes=changes,
         # If they are not the same object, ``former`` are lists of a run before the last run.
         has_runs_between=former is not last,
-        usual_histograms=_average_histograms(past),
+        usual_histograms=average_histograms(past),
         usually_missing=_share_missing(past),
         drop=drop.amount if drop is not None and drop.is_clear else None,
         is_rise=drop is not None and drop.is_rise,
@@ -155,9 +155,9 @@ def explain_run(  # noqa: PLR0913 - the inputs of one explanation
         metric=str(metric),
         asked=subset.coverage.all.asked,
         means=means,
-        histograms=_make_histograms(scene),
+        histograms=make_histograms(scene),
     )
-    names = _Names(pairing=pairing, users=subset.scores.users, former=former)
+    names = Names(pairing=pairing, users=subset.scores.users, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     fault = _find_fault(scene, names, mismatches, shows_items=comparison.judging.shows_items)
     if fault is not None:
@@ -198,7 +198,7 @@ def _add_note(finding: Finding, coverage: Coverage, notes: Notes) -> Finding:
 
 def _find_fault(
     scene: Scene,
-    names: _Names,
+    names: Names,
     mismatches: Sequence[IdMismatch],
     *,
     shows_items: bool,
@@ -212,8 +212,8 @@ def _find_fault(
     respelled = find_respelled(scene, finding, names.name_item, mismatches)
     if respelled is None:
         return fault
-    # If one arm is respelled, it is an arm of the fault, because `find_respelled` tests no other
-    # arm. The fault says whether the other arm is unchanged.
+    # `find_respelled` tests only the arms of the fault. So if one arm is respelled, both have the
+    # same other arm, and the fault says whether this arm is unchanged.
     is_other_unchanged = None
     if fault is not None and len(respelled.arms) == 1:
         is_other_unchanged = fault.is_other_unchanged
@@ -251,7 +251,7 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     parts: Parts,
     scene: Scene,
     drop: MeanDrop | None,
-    names: _Names,
+    names: Names,
     examples: int,
     *,
     fault: Fault | None,
@@ -332,7 +332,7 @@ def _compare_items(
     scene: Scene,
     rows: Rows,
     arm: Arm | None,
-    names: _Names,
+    names: Names,
 ) -> ExposureShift:
     """Find the items that these users are shown more, and the items that they are shown less.
 
@@ -347,7 +347,7 @@ def _compare_items(
     return compare_exposure(lists.former[rows], lists.present[rows], SHOWN_ITEMS, names.name_item)
 
 
-def _make_histograms(scene: Scene) -> Histograms:
+def make_histograms(scene: Scene) -> Histograms:
     """Return how much lists changed since the last run, as shares of users by arm, feature and bin.
 
     Later runs learn from these shares how much lists usually change.
@@ -361,8 +361,8 @@ def _make_histograms(scene: Scene) -> Histograms:
     return shares
 
 
-def _average_histograms(splits: Sequence[Split]) -> Histograms:
-    """Return the means of the shares of `_make_histograms` over the runs that stored shares."""
+def average_histograms(splits: Sequence[Split]) -> Histograms:
+    """Return the means of the shares of `make_histograms` over the runs that stored shares."""
     shares_of_runs: dict[tuple[str, str], list[Sequence[float]]] = {}
     for split in splits:
         for arm, features in split.histograms.items():
@@ -383,7 +383,7 @@ def mention_subset(explanation: Explanation | None, seen: int, asked: int) -> Ex
 
 
 @immutable
-class _Names:
+class Names:
     """The ids of a run's users and items. Items that only earlier lists have are included."""
 
     pairing: Pairing
@@ -391,6 +391,7 @@ class _Names:
     former: RecodedLists | None
 
     def name_item(self, code: int) -> str:
+        """Return the item's id."""
         vocabulary = self.pairing.vocabulary
         former = self.former
         if former is not None and code >= former.first_new_code:
@@ -398,6 +399,7 @@ class _Names:
         return str(code if vocabulary is None else vocabulary[code])
 
     def show_lists(self, row: int) -> ExampleLists:
+        """Return both lists of the user in this row."""
         batch = self.pairing.batch
         vocabulary = self.pairing.vocabulary
         return ExampleLists(

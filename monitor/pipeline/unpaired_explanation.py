@@ -2,24 +2,39 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from math import isfinite
 
 import numpy as np
 
 from monitor.measures.kernels.item_codes import compact_codes
 from monitor.measures.metrics import Metric
-from monitor.model.arrays import Codes, Hashes, Rows
-from monitor.model.explanation import CLEAR_DROP, Explanation, FaultKind, Finding
-from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL, Arm, Coverage, PairBatch
+from monitor.model.arrays import Codes, Hashes
+from monitor.model.explanation import CLEAR_DROP, Explanation, Finding, Split
+from monitor.model.memory import Memory
+from monitor.model.rankings import ALL, Arm
+from monitor.model.rules import Comparison
 from monitor.model.runs import Summary
 from monitor.model.statistics import DerivedMetric
 from monitor.model.unpaired import UnpairedResults
-from monitor.pipeline.accumulator import Subset
-from monitor.pipeline.run_explanation import SHOWN_ITEMS
-from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.pipeline.divided_subset import DividedSubset
+from monitor.pipeline.earlier_lists import RecodedLists
+from monitor.pipeline.run_explanation import (
+    SHOWN_ITEMS,
+    Names,
+    average_histograms,
+    can_split,
+    make_histograms,
+    split_metric,
+)
+from monitor.pipeline.unpaired_faults import (
+    UnpairedPast,
+    find_fault_since_run,
+    find_fault_since_test,
+    make_scene_since_run,
+)
 from monitor.statistics.attribution.decomposition import compare_exposure
-from monitor.statistics.attribution.faults import find_fault
+from monitor.statistics.attribution.parts import average_parts
 from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
@@ -28,42 +43,8 @@ from monitor.texts.unpaired import write_unpaired
 
 RBO_PERSISTENCE = 0.9
 """The parameter p of the RBO between users of different arms."""
-KEPT = 0.5
-"""The candidate is stale if at least this share of its users get the same list as before.
-
-It is then the candidate's fault, although the baseline's lists changed more.
-"""
 MIN_ERRORS_ABOVE_ALL = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
-
-
-def name_divided_segment(arm: Arm, segment: str) -> str:
-    """Return the name of a segment's users of one arm, inside a run."""
-    return f"{arm} {segment}"
-
-
-@immutable
-class DividedSubset:
-    """Users of both arms, with their pre-test and current lists."""
-
-    subset: Subset  # its segments are divided by arm
-    segments: tuple[str, ...]  # the undivided segments
-    coverage: Coverage  # of the undivided segments
-
-    def rows(self, arm: Arm, segment: str = ALL) -> Rows:
-        """Return the rows of the segment's users of this arm."""
-        return self.subset.segments[name_divided_segment(arm, segment)]
-
-    def lists(self, rows: slice | Rows) -> OwnLists:
-        """Return the pre-test and current lists of the users in these rows."""
-        # A pair of ``subset`` has two lists of one user. The pre-test list is in the place of the
-        # baseline's list, and the current list in the place of the candidate's list.
-        return OwnLists.of_pairs(self.subset.pairing.batch.take(rows))
-
-    def name_item(self, code: int) -> str:
-        """Return the item's id."""
-        vocabulary = self.subset.pairing.vocabulary
-        return str(code if vocabulary is None else vocabulary[code])
 
 
 def add_differences(
@@ -108,28 +89,67 @@ def _count_lists(codes: Codes, k: int) -> ListCounts:
     return counts
 
 
-def explain_unpaired(
+def explain_unpaired(  # noqa: PLR0913 - what is known of a run
+    comparison: Comparison,
     users: DividedSubset,
     metric: Metric | None,
     summaries: Sequence[Summary],
     results: UnpairedResults,
-) -> Explanation | None:
+    memory: Memory,
+    *,
+    former: RecodedLists | None,
+    last: RecodedLists | None,
+) -> tuple[Split | None, Explanation | None]:
     """Say which arm's users moved farther from their pre-test lists, and what happened to them.
 
-    The self gap says how much farther the candidate's users moved, see `DerivedMetric`. None if no
-    user was compared or no metric was measured.
+    Returns what later runs use, and the explanation. The self gap says how much farther the
+    candidate's users moved, see `DerivedMetric`. Both are None if no user was compared or no metric
+    was measured.
+
+    A fault is searched in the changes since an earlier run (``former``). If there is none, it is
+    searched in the changes since before the test. ``last`` are the lists of the last run.
     """
     if metric is None:
-        return None
+        return None, None
     series = DerivedMetric.SELF_GAP.of(str(metric))
     # A gap is above 0 if the candidate's users moved farther.
     gaps = {gap.segment: gap for gap in summaries if gap.metric == series and gap.n}
     if ALL not in gaps:
-        return None
+        return None, None
+    past = UnpairedPast(
+        former=former,
+        last=last,
+        usual_histograms=average_histograms(
+            [split for split in memory.splits if split.metric == str(metric)]
+        ),
+    )
+    scene = make_scene_since_run(users, past)
+    finding = None
+    since = None
+    if scene is not None:
+        shows_items = comparison.judging.shows_items
+        finding = find_fault_since_run(users, past, scene, shows_items=shows_items)
+    if finding is not None:
+        since = memory.former_slot
+    else:
+        finding = find_fault_since_test(users)
+    explanation = _make_explanation(series, gaps, finding, users, results)
+    if finding is not None and since is not None and former is not None:
+        explanation = _compare_with_run(explanation, finding, users, former, since)
+    return _make_split(users, metric, scene), explanation
+
+
+def _make_explanation(
+    series: str,
+    gaps: Mapping[str, Summary],
+    finding: Finding | None,
+    users: DividedSubset,
+    results: UnpairedResults,
+) -> Explanation:
+    """Make the explanation from the finding, or else from the self gap of all users."""
     amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
     error = gaps[ALL].standard_error or 0.0
     is_clear = abs(amounts[ALL]) >= CLEAR_DROP * error
-    finding = _find_fault(users)
     if finding is not None:
         arm = finding.arms[0]
         segment = finding.segment
@@ -157,6 +177,51 @@ def explain_unpaired(
     )
 
 
+def _compare_with_run(
+    explanation: Explanation,
+    finding: Finding,
+    users: DividedSubset,
+    former: RecodedLists,
+    since: datetime,
+) -> Explanation:
+    """Return the explanation with the items of the finding's first arm in an earlier run and now."""
+    rows = users.rows(finding.arms[0], finding.segment)
+    rows = rows[former.batch.candidate_lengths[rows] > 0]
+    subset = users.subset
+    names = Names(pairing=subset.pairing, users=subset.scores.users, former=former)
+    shift = compare_exposure(
+        former.batch.candidate[rows],
+        subset.pairing.batch.candidate[rows],
+        SHOWN_ITEMS,
+        names.name_item,
+    )
+    return replace(
+        explanation,
+        gained=shift.gained,
+        lost=shift.lost,
+        entered=shift.entered,
+        left=shift.left,
+        since=since,
+    )
+
+
+def _make_split(users: DividedSubset, metric: Metric, scene: Scene | None) -> Split | None:
+    """Return how much lists changed since the last run, from which later runs learn."""
+    if scene is None or not can_split(metric):
+        return None
+    subset = users.subset
+    scores = subset.scores.by_metric[str(metric)]
+    means = average_parts(split_metric(subset.pairing.batch, metric, scores), subset.segments[ALL])
+    if means is None:
+        return None
+    return Split(
+        metric=str(metric),
+        asked=subset.coverage.all.asked,
+        means=means,
+        histograms=make_histograms(scene),
+    )
+
+
 def _main_segment(gaps: Mapping[str, Summary]) -> str:
     """Return the segment whose gap is most clearly larger than the gap of all users, or ``all``.
 
@@ -174,105 +239,3 @@ def _main_segment(gaps: Mapping[str, Summary]) -> str:
                 main_segment = segment
                 most_errors_above = errors_above
     return main_segment
-
-
-def _find_fault(users: DividedSubset) -> Finding | None:
-    """Find a fault of the candidate, or else a fault of the baseline.
-
-    None if the lists of both arms changed equally much since before the test. The same number of
-    users of each arm is compared. From the larger arm, they are drawn at random.
-    """
-    fewest = min(len(users.rows(arm)) for arm in Arm)
-    if not fewest:
-        return None
-    # Seeded, so that the same lists have the same explanation.
-    rng = np.random.default_rng(0)
-    drawn = {}
-    for arm in Arm:
-        drawn[arm] = np.sort(rng.choice(users.rows(arm), fewest, replace=False))
-    finding = _find_fault_of(Arm.CANDIDATE, users, drawn)
-    if finding is not None:
-        return finding
-    finding = _find_fault_of(Arm.BASELINE, users, drawn)
-    if finding is not None:
-        return _find_unchanged_candidate(users) or finding
-    return None
-
-
-def _find_fault_of(arm: Arm, users: DividedSubset, drawn: Mapping[Arm, Rows]) -> Finding | None:
-    """Find the fault of this arm in the users that were drawn from each arm.
-
-    ``drawn`` has the rows of equally many users of each arm. The finding counts all users of the
-    arm.
-    """
-    segments = {}
-    for segment in users.segments:
-        is_in_segment = np.isin(drawn[arm], users.rows(arm, segment))
-        segments[segment] = np.flatnonzero(is_in_segment)
-    fault = find_fault(_make_scene(users, drawn, segments))
-    if fault is None or arm not in fault.finding.arms:
-        return None
-    compared = len(users.rows(arm))
-    affected_users = round(fault.finding.users * compared / len(drawn[arm]))
-    return replace(fault.finding, users=affected_users, compared=compared)
-
-
-def _find_unchanged_candidate(users: DividedSubset) -> Finding | None:
-    """Return a finding if most users of the candidate still get their pre-test lists.
-
-    Healthy lists change a little, and lists that do not change are a fault of the candidate. But
-    next to such lists, the healthy lists of the baseline seem to change too much. Therefore this
-    finding replaces a fault of the baseline.
-    """
-    # There is at least one user, because `_find_fault` looks for faults only if both arms have
-    # users.
-    has_kept = users.lists(users.rows(Arm.CANDIDATE)).is_same
-    kept_lists = int(has_kept.sum())
-    if kept_lists < KEPT * len(has_kept):
-        return None
-    return Finding(
-        kind=FaultKind.STALE,
-        arms=(Arm.CANDIDATE,),
-        segment=ALL,
-        segment_share=kept_lists / len(has_kept),
-        users=kept_lists,
-        compared=len(has_kept),
-        # The unchanged lists are those of before the test, and not those of the last run.
-        detail={"of_before": 1.0},
-    )
-
-
-def _make_scene(
-    users: DividedSubset, rows: Mapping[Arm, Rows], segments: Mapping[str, Rows]
-) -> Scene:
-    """Return a scene of the users in ``rows``. Each arm must have the same number of rows.
-
-    A pair of the scene has one user of each arm. The first row of the baseline and the first row of
-    the candidate are the first pair, and so on.
-    """
-    lists = {arm: users.lists(rows[arm]) for arm in Arm}
-    baseline, candidate = lists[Arm.BASELINE], lists[Arm.CANDIDATE]
-    former = PairBatch(
-        baseline=baseline.former,
-        candidate=candidate.former,
-        baseline_lengths=baseline.former_lengths,
-        candidate_lengths=candidate.former_lengths,
-    )
-    present = PairBatch(
-        baseline=baseline.present,
-        candidate=candidate.present,
-        baseline_lengths=baseline.present_lengths,
-        candidate_lengths=candidate.present_lengths,
-    )
-    return Scene(
-        batch=present,
-        segments=segments,
-        coverage=users.coverage.rows,
-        changes=PairChanges(
-            former=former,
-            is_known=np.ones(len(former), dtype=bool),
-            lists=lists,
-            by_arm={},
-            is_unchanged={arm: of_arm.is_same for arm, of_arm in lists.items()},
-        ),
-    )

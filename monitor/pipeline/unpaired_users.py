@@ -34,18 +34,14 @@ from monitor.model.unpaired import (
     UnpairedPlan,
     UnpairedResults,
 )
+from monitor.pipeline.divided_subset import DividedSubset, name_divided_segment
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import SlotContext, SourceAnswers, ask_in_time
 from monitor.pipeline.run_explanation import mention_subset
 from monitor.pipeline.score import leading_metric
-from monitor.pipeline.unpaired_explanation import (
-    DividedSubset,
-    add_differences,
-    explain_unpaired,
-    name_divided_segment,
-)
+from monitor.pipeline.unpaired_explanation import add_differences, explain_unpaired
 from monitor.pipeline.user_batches import leave_out
 from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
@@ -138,7 +134,16 @@ class UnpairedSteps(SlotContext):
             users=_count_users(accumulator.coverage, self.assigned),
         )
         unpaired = add_differences(unpaired, divided_subset, k, hashes)
-        explanation = explain_unpaired(divided_subset, metric, summaries, unpaired)
+        split, explanation = explain_unpaired(
+            self.comparison,
+            divided_subset,
+            metric,
+            summaries,
+            unpaired,
+            self.memory,
+            former=measured.former,
+            last=measured.last,
+        )
         measured_users = accumulator.coverage.all.asked
         run = replace(
             run,
@@ -146,6 +151,7 @@ class UnpairedSteps(SlotContext):
             summaries=(*summaries, *summarize_outcomes(unpaired.outcomes)),
             evidence=self._evidence_with_arm_series(measured),
             lists=_merge_lists(run.lists, segments),
+            split=split,
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
             # The mismatches are between pre-test and current lists, and not between the arms.
             id_mismatches=(),

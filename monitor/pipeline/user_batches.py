@@ -108,7 +108,7 @@ class _PanelPull:
 
 
 def take_table(table: RankingTable, rows: Rows) -> RankingTable:
-    """Return a table of these rows, without `Traces`."""
+    """Return a table of these rows. It has no `Traces`, which say how the rows arrived."""
     items: Ids
     if isinstance(table.items, np.ndarray):
         items, offsets = take_lists(table.items, table.offsets, rows)

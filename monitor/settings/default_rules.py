@@ -74,7 +74,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """Return rules on the first metric, the means of two more metrics, coverage, and frozen arms.
 
     The lists of a frozen arm do not change any more, although the other arm's lists change. An
-    unpaired comparison has only rules on the first metric and on coverage.
+    unpaired comparison has only rules on the first metric, on coverage and on frozen arms.
     """
     # Leave out metrics of relevance, which arrives after the rules have judged the run.
     metrics = [
@@ -92,17 +92,13 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
         change = "Drop" if metric.higher_is_more_alike else "Rise"
         rules.append(_make_rule(alert=f"{name}{change}", metric=str(metric), **_SUDDEN_CHANGE))
     rules += _coverage_rules(options)
-    # Rules on frozen arms need the stored lists of all users. If the file does not set
-    # `keep_lists` (None), all lists are stored as soon as a rule needs them.
-    if options.keep_lists in (None, Keep.ALL):
-        rules += [_make_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm) for arm in Arm]
-    return tuple(rules)
+    return (*rules, *_frozen_rules(options))
 
 
 def _unpaired_rules(
     metrics: Sequence[Metric], options: ComparisonOptions
 ) -> tuple[RuleOptions, ...]:
-    """Return rules on coverage, and on how differently the lists of the two arms changed."""
+    """Return rules on coverage, on frozen arms, and on how differently both arms' lists changed."""
     rules: list[RuleOptions] = []
     if metrics:
         name = str(metrics[0])
@@ -115,7 +111,18 @@ def _unpaired_rules(
         if find_far_statistic(metrics[0]) is not None:
             far_gap = DerivedMetric.FAR_GAP.of(name)
             rules.append(_make_rule(alert="FarGapRise", metric=far_gap, **_SUDDEN_CHANGE))
-    return (*rules, *_coverage_rules(options))
+    return (*rules, *_coverage_rules(options), *_frozen_rules(options))
+
+
+def _frozen_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
+    """Yield a rule on each arm.
+
+    The rules need the stored lists of all users. If the file does not set `keep_lists` (None), all
+    lists are stored as soon as a rule needs them.
+    """
+    if options.keep_lists in (None, Keep.ALL):
+        for arm in Arm:
+            yield _make_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm)
 
 
 def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:

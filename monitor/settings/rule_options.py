@@ -317,8 +317,8 @@ class CoverageRuleOptions(_LearnedKeys):
     counts users whose first three items are the same in both arms, but in mostly reversed order.
     `first_differs` counts users whose first item differs between the arms. `identical_list` counts
     users with the same list in both arms. `alike_list` counts users with nearly the same list.
-    `interleaved_list` counts users whose list from the candidate has the baseline's first items
-    near the top."""
+    `interleaved_list` counts users whose list from the candidate looks as if another list and the
+    baseline's list took turns in it."""
 
     def to_rule(self, k: int) -> rules.CoverageRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""

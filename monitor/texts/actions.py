@@ -80,6 +80,10 @@ FIRST_STEPS: Mapping[FaultKind, str] = {
         "ask whether these items were to be shown less. If not, repair the catalogue or the filter "
         "of {arms}."
     ),
+    FaultKind.ITEMS_NEW: (
+        "ask whether {arms} should show these items. If not, repair the catalogue or the filter of "
+        "{arms}."
+    ),
     FaultKind.SHIFTED: (
         "look at the last step of {arms} before the list is served: it drops or inserts items at "
         "the top."

@@ -46,7 +46,7 @@ _WHAT: Mapping[FaultKind, str] = {
         "get lists from the {arms} that are mixed with the {other}'s lists: the {other}'s first "
         "items are near the top"
     ),
-    FaultKind.CUT_SHORT: "get {lists} from the {arms}: {now} {items} instead of {before}",
+    FaultKind.CUT_SHORT: "get {lists} from the {arms}: {items} instead of {before}",
     FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
@@ -58,6 +58,10 @@ _WHAT: Mapping[FaultKind, str] = {
     FaultKind.ITEMS_FALLEN: (
         "had {items} from the {arms} that far fewer lists have than before: "
         "{now} of the lists instead of {before}"
+    ),
+    FaultKind.ITEMS_NEW: (
+        "get items from the {arms} that hardly anybody got before: {items}, {exposure} of what is "
+        "shown"
     ),
     FaultKind.MIXED_UP: "get lists from the {arms} that belong to other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
@@ -158,6 +162,13 @@ def write_drop(drop: MeanDrop) -> str:
     return join_sentences(["No clear cause.", *where, fell])
 
 
+def write_no_cause(explanation: Explanation) -> str:
+    """Say by which parts the mean fell, if a fault was found that hardly explains the drop."""
+    parts = {cause.part: cause.amount for cause in explanation.causes}
+    amount = f"{explanation.drop:.4f}{_write_parts(parts, explanation.drop)}"
+    return f"No clear cause. Similarity fell by {amount}."
+
+
 def write_distance(means: PartMeans) -> str:
     """Say how far the arms' lists are from identical lists, and by which parts.
 
@@ -240,9 +251,11 @@ def _write_what(finding: Finding, arms: str) -> str:
         return f"get the same {items} from the {arms}, but in another order"
     figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
-        figures = {"lists": "shorter lists", "items": "items"}
+        items = count_of(round(detail["now"]), "item")
+        figures = {"lists": "shorter lists", "items": items}
         if has_duplicates(finding):
-            figures = {"lists": "lists with duplicates", "items": "different items"}
+            items = count_of(round(detail["now"]), "different item")
+            figures = {"lists": "lists with duplicates", "items": items}
     for name, value in detail.items():
         figures[name] = f"{value:,.0f}" if value > 1 else write_percent(value)
     if kind is FaultKind.ALIKE:
@@ -393,6 +406,6 @@ def _write_items(explanation: Explanation) -> list[str]:
     where = ""
     if explanation.segment != ALL:
         where = f" in {shorten_name(explanation.segment)}"
-    if explanation.is_unpaired:
+    if explanation.has_items_by_arm:
         return [f"Items that the candidate shows{where} {'; '.join(pieces)}."]
     return [f"Items shown{where} {'; '.join(pieces)}."]

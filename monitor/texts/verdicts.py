@@ -39,7 +39,7 @@ _TRAITS = {
     ListTrait.FIRST_DIFFERS: "put another item first for",
     ListTrait.IDENTICAL: "answers with the baseline's list for",
     ListTrait.ALIKE: "answers with nearly the baseline's list for",
-    ListTrait.INTERLEAVED: "has the baseline's first items near the top for",
+    ListTrait.INTERLEAVED: "gives lists that look mixed with the baseline's for",
 }
 NOT_CLEARLY_NORMAL = "not clearly normal, so a firing alert does not end"
 """A note on a value that is no breach, but too near to the limit."""

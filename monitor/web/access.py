@@ -157,8 +157,8 @@ class Credentials:
         lowest_cost = min(costs, default=_LEAST_COST)
         self._highest_cost = max(costs, default=_LEAST_COST)
         # A decoy is a hash that no password has. `verify` compares passwords with decoys only to
-        # take time. If a user's hash has a lower cost than the highest, `verify` needs a decoy of
-        # each cost from the lower one on.
+        # take time, so that every answer takes as long as a hash of the highest cost. It may need
+        # a decoy of each cost.
         self._decoys: dict[int, bytes] = {}
         for cost in range(lowest_cost, self._highest_cost + 1):
             self._decoys[cost] = bcrypt.gensalt(cost) + _NO_DIGEST

@@ -190,6 +190,7 @@ NOW = SLOT + 4 * HOUR
 
 def test_a_comparison_without_success_is_stale_once_and_two_daemons_find_the_same_start():
     judged = Judged(STALE, LOW_RULE)
+    assert judged.stale(WAIT, SLOT) == ()
     (start,) = judged.stale(WAIT, NOW)
     assert start.alert == "STALE"
     assert start.is_start

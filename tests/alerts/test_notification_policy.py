@@ -17,6 +17,7 @@ from monitor.alerts.incidents import (
     count_wake_ups,
     find_leads,
 )
+from monitor.alerts.leading_changes import weight_of
 from monitor.alerts.notification_policy import (
     Dispatch,
     Matcher,
@@ -345,6 +346,8 @@ def test_an_incident_wakes_up_again_for_twice_the_users_for_most_users_and_for_a
     first = replace(grows[0], severity=Severity.CRITICAL, dedup_key="first", slot=LATER)
     grown = replace(first, alert="C", value=0.12, dedup_key="grown", slot=LATER + MINUTE)
     starts = (*grows[:3], first, grown)
+    few = replace(grows[0], segment="country=UK", users=20)
+    assert count_wake_ups([few, *grows[:6]]).count == 2
     counted = [(grows, 6), (grows, 7), (starts, 4), (starts, 5)]
     found = [count_wake_ups(of[:count]) for of, count in counted]
     assert [(each.count, each.worse) for each in found] == [
@@ -360,6 +363,10 @@ def test_an_incident_wakes_up_again_for_twice_the_users_for_most_users_and_for_a
     assert message.wake_ups_before == 0
     assert message.worse is None
     assert message.severity is Severity.CRITICAL
+
+
+def test_of_changes_starts_matter_most_then_acknowledgements_then_ends():
+    assert sorted([END, ACKNOWLEDGEMENT, START], key=weight_of) == [START, ACKNOWLEDGEMENT, END]
 
 
 SERIES = st.sampled_from(["overlap share_below(0)", "coverage short"])
@@ -402,7 +409,7 @@ def test_another_kind_of_fault_and_a_run_without_any_lists_wake_up_again():
     lasting = opened(alert="FailedLists", segment="country=NO")
     everybody, _ = begin(LATER, alert="FailedLists")
     fails = replace(condition("error"), alert="Stale", slot=LATER)
-    _, (outage,) = named((replace(everybody, value=1.0, users=500), fails), before=(lasting,))
+    _, (outage,) = named((replace(everybody, value=0.5, users=1000), fails), before=(lasting,))
     assert outage.incident == lasting.incident
     assert outage.users == 500
     hundred = replace(missing, slot=SLOT, users=500, value=0.2, incident=lasting.incident)
@@ -419,6 +426,7 @@ def test_all_users_lead_their_segments_unless_only_one_segment_fell():
         ]
         assert [each.segment for each in find_leads([*parts, whole])] == [leads]
         assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
+        assert [each.segment for each in find_leads([*parts, replace(whole, value=None)])] == [ALL]
 
 
 CONDITIONS = (
@@ -570,7 +578,7 @@ def test_an_invalid_matcher_is_rejected_and_the_error_shows_how_to_write_one():
         with pytest.raises(ConfigError, match="is no matcher: write name=value"):
             Matcher.parse(text)
     # Also what could take for ever, or what nothing could store.
-    for text in ("(", "a)(b", "(?=a)", r"(a)\1", "a{1001}", "a\ud800"):
+    for text in ("(", "a)(b", r"\Qa", "(?=a)", r"(a)\1", "a{1001}", "a\ud800"):
         with pytest.raises(ConfigError, match="is no regular expression"):
             Matcher.parse(f"a=~{text}")
 

@@ -7,6 +7,7 @@ from monitor.alerts.notification_policy import Matcher
 from monitor.alerts.unmatched_names import (
     find_unmatched,
     find_unmatched_silences,
+    may_concern,
     named_segments,
     share_selectors,
 )
@@ -122,3 +123,8 @@ def test_a_silence_is_compared_with_the_alerts_that_were_judged():
         assert "NO" in str(
             said("segment=country=no", "comparison=feed", comparisons=unknown | {"new": new})
         )
+
+
+def test_a_silence_of_another_comparison_concerns_this_one_in_no_part():
+    placed = replace(silence(SLOT, SLOT), matchers=("comparison=shop", "alert=Low"))
+    assert (may_concern(placed, "shop"), may_concern(placed, "feed")) == (True, False)

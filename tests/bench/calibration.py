@@ -73,7 +73,7 @@ OF_EARLIER_LISTS = [
 """These series do not judge the run after a holiday, because it is compared with a holiday's lists."""
 ITEMS, MOVING, LISTED = 100, 0.05, 0.1
 """There are `ITEMS` items, each in the share `LISTED` of the lists. The share `MOVING` of the users loses or gains an item."""
-LIKE = {"shifted_list": 0.04, "alike_list": 0.02, "interleaved_list": 0.45}
+LIKE = {"shifted_list": 0.04, "alike_list": 0.02, "interleaved_list": 0.15}
 """Mean shares of users with these traits in real lists. The shares vary with the shocks."""
 UNCHANGED = 0.002
 """Share of users whose list a training does not change, in clusters of twice their variance."""

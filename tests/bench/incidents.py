@@ -96,6 +96,7 @@ shifted                     lack their first|new items? in front
 shorter                     get shorter lists|gave a list shorter than k for
 stale                       as in the last run|returned an unchanged list
 items gone                  had items that nobody gets
+new items                   that hardly anybody got before
 others' lists               that belong to other users
 random                      that look random
 other items                 many more new items
@@ -128,6 +129,7 @@ KINDS = {
         one arm broke: other items
         both broke: other items
         missing users: no list
+        other catalogue: new items
     """).items()
 }
 """The kind that messages must name for each planted kind."""

@@ -3,7 +3,8 @@
 `make bench ARGS="many --seconds 300 10 200 200+12"`: 10 comparisons, 200, and 200 together with 12 whose sources never answer.
 The daemon is a separate process with the code of ``--root``, so that two checkouts can be compared. Lists come by HTTP from a
 process that has them in memory. The first two rounds of slots are not counted. Comparisons that hang count only for the CPU
-time. The table also has the CPU time that aiohttp alone needs for the requests of one run: each user's list of both arms.
+time. The table also has the CPU time that aiohttp alone needs for the requests of one run: each user's list of both arms. The
+ratio is the CPU time of a run, divided by this time. A row takes up to three rounds longer than ``--seconds``.
 """
 
 import gzip
@@ -36,6 +37,7 @@ COLUMNS = (
     "lag p99 s",
     "CPU ms/run",
     "aiohttp ms",
+    "ratio",
     "CPU %",
     "RSS MB",
     "scrape s",
@@ -137,6 +139,7 @@ def main(arguments):
             )
             with tempfile.TemporaryDirectory() as name:
                 folder = Path(name)
+                _report(f"{one} comparisons: starts the daemon")
                 with serving(plan, folder, address) as (daemon, url):
                     alone_ms = _measure_requests_alone(address, plan.users)
                     rows.append((one, *_watched(plan, daemon, url, folder / "many.db", alone_ms)))
@@ -183,21 +186,29 @@ def _measure_requests_alone(address, users):
 def _watched(plan, daemon, url, database, alone_ms):
     now = time.time()
     first = (now // plan.every + 1 + WARM_ROUNDS) * plan.every
+    _report(f"warms up for {first - now:.0f} s, then measures for {plan.seconds} s")
     time.sleep(first - now)
     used_s, scrapes = _cpu_s(daemon.pid), []
     while time.time() < first + plan.seconds:
         scrapes.append(_scraped(url))
+        _report(f"{first + plan.seconds - time.time():.0f} s left to measure")
         time.sleep(max(0.0, min(first + plan.seconds, first + 15 * len(scrapes)) - time.time()))
     used_s, resident_mb = _cpu_s(daemon.pid) - used_s, _resident_mb(daemon.pid)
+    slots = plan.healthy * plan.seconds // plan.every
     # Runs that were due at the end may still end, but no later than the next slot.
-    time.sleep(plan.every)
-    lags = _lags(database, first, first + plan.seconds)
-    slots, ran = plan.healthy * plan.seconds // plan.every, lags.size
+    for _ in range(plan.every):
+        lags = _lags(database, first, first + plan.seconds)
+        if lags.size == slots:
+            break
+        time.sleep(1)
+    ran = lags.size
     took, size, packed = (np.array(column) for column in zip(*scrapes, strict=True))
+    run_ms = used_s * 1000 / max(ran, 1)
     figures = [
         *(np.quantile(lags, (0.5, 0.99)) if ran else (np.nan, np.nan)),
-        used_s * 1000 / max(ran, 1),
+        run_ms,
         alone_ms,
+        run_ms / alone_ms,
         100 * used_s / plan.seconds,
         resident_mb,
         np.median(took),
@@ -211,6 +222,10 @@ def _watched(plan, daemon, url, database, alone_ms):
         f"{ran * plan.users * 60 / plan.seconds:,.0f}",
         *(f"{each:,.2f}" if each < 100 else f"{each:,.0f}" for each in figures),
     ]
+
+
+def _report(progress):
+    print(f"{datetime.now():%H:%M:%S} {progress}", file=sys.stderr)  # noqa: T201, DTZ005 - a row takes minutes
 
 
 def _scraped(url):

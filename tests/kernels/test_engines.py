@@ -22,7 +22,7 @@ def nothing_compiled(monkeypatch):
 
 
 def test_little_work_and_work_of_earlier_periods_are_numpys():
-    for work, period_s in ((300, 0.0), (600, choice.PERIOD_S)):
+    for work, period_s in ((300, 0.0), (600, choice.PERIOD_S), (600, 2 * choice.PERIOD_S)):
         process = Engines(worth_loading=1_000, monotonic=count(0.0, period_s).__next__)
 
         assert [process.compiled(work) for _ in range(3)] == [None] * 3
@@ -111,7 +111,7 @@ def test_both_engines_find_the_same(k, engines, machine):
     tile = constants(machine.align_lists)["HASH_TILE"]
     for n, top, even in (
         (0, 0, True),
-        (1, 0, True),
+        (9, 0, True),
         (tile - 1, 0, False),
         (tile, 2**16 - 60, False),
     ):

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, zip_longest
 
 import numpy as np
 import pytest
@@ -269,11 +269,16 @@ LIKE = """
 0123456789:012356789x   1      0
 0123456789:01236x5789   0      0
 0123456789:123456789x   1      0
-# Both lists take turns, and the baseline's second item is too deep.
+# Both lists take turns. The other list begins, or the baseline, or both have the third item.
 0123456789:a0b1c2d3e4   0      1
+0123456789:0a1b2c3d4e   0      1
+0123456789:a0b12c3d4e   0      1
+# The other list has two turns in a row.
 0123456789:0abc123456   0      0
-# Half of the shorter list counts, and lists of one item say nothing.
+0123456789:01ab2c3d4e   0      0
+# All of the shorter list counts, and lists of one item say nothing.
 0123456789:1xyz         0      0
+0123456789:a0b1         0      1
 01:10                   1      1
 0:0                     nan    nan
 """
@@ -284,6 +289,14 @@ def test_lists_that_are_nearly_the_same_and_mixed_lists_are_those_worked_by_hand
         lists = [[int(item, 36) for item in side] for side in pair.split(":")]
         found = flag_similar_lists(reference.batch([tuple(lists)], 10))
         np.testing.assert_array_equal(np.ravel(found), [float(alike), float(interleaved)])
+
+
+@given(RANKING, RANKING)
+def test_two_lists_that_took_turns_are_always_found(own, other):
+    turns = [item for pair in zip_longest(own, other) for item in pair if item is not None]
+    mixed = list(dict.fromkeys(turns))[:4]
+    _, is_interleaved = flag_similar_lists(reference.batch([(other, mixed)], 4))
+    assert is_interleaved != 0
 
 
 def compare_by_definition(one, other):

@@ -228,6 +228,21 @@ def test_if_the_content_of_a_message_is_rejected_only_the_bad_part_is_not_sent(s
     assert len({message.key for message in receiver.sent}) == len(receiver.sent) > 1
 
 
+def test_if_a_part_of_a_rejected_message_must_wait_the_receiver_gets_its_pause(scene):
+    scene.receiver.refuse = lambda message: ILL_FORMED if len(message.changes) > 1 else BUSY
+    scene.fire(segments=SEGMENTS)
+    assert scene.deliver().retry_at
+
+
+def test_a_message_whose_picture_is_rejected_is_sent_without_it(scene):
+    scene.receiver.treatment = Treatment(shows_pictures=True)
+    scene.receiver.refuse = lambda message: message.picture and ILL_FORMED
+    scene.fire()
+    scene.deliver(picture_of=lambda _: b"png")
+    assert scene.receiver.batches == [1, 1]
+    assert scene.receiver.segments == [STARTS]
+
+
 def test_an_end_is_never_sent_before_its_start(scene):
     scene.receiver.errors = [SILENT]
     (firing,) = scene.fire_and_deliver()
@@ -288,7 +303,7 @@ def test_nothing_is_sent_after_a_stop_or_if_another_process_may_be_sending(scene
 def test_alerts_are_resent_by_comparison_until_another_process_may_be_sending_and_ends_for_five_minutes(
     scene, monkeypatch
 ):
-    monkeypatch.setattr("monitor.pipeline.due_messages._LARGEST_GROUP", 5)
+    monkeypatch.setattr("monitor.pipeline.due_messages._LARGEST_GROUP", 6)
     both = [replace(EACH, name=name) for name in ("feed", "shop")]
     for watched in both:
         scene.fire(watched=watched, segments=SEGMENTS)

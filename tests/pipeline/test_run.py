@@ -330,14 +330,14 @@ STOPPING = comparison(
     [((10, 0, 90), -1e-6, USERS), ((2, 50, 48), 1e-6, USERS), ((10, 0, 90), -0.3, USERS / 2)],
 )
 def test_early_stops_are_wrong_at_most_as_often_as_promised(counts, off, most_asked):
-    scores = np.repeat([0.0, 0.9, 1.0], counts)
+    scores = np.repeat([-1.0, 0.8, 1.0], counts)
     orders = np.random.default_rng(2).permuted(np.tile(scores, (RUNS, 1)), axis=1)
-    limit = float(scores.mean()) + off
+    limit = float(scores.mean()) + 2 * off
     wrong = 0
     asked = np.full(RUNS, USERS)
     for end in round_ends(USERS)[:-1]:
         is_new = is_certain(
-            rule(threshold=limit, score_range=(0.0, 1.0)), orders[:, :end], USERS
+            rule(threshold=limit, score_range=(-1.0, 1.0)), orders[:, :end], USERS
         ) & (asked == USERS)
         wrong += int((is_new & ((orders[:, :end].mean(axis=1) < limit) != (off > 0))).sum())
         asked[is_new] = end

@@ -11,11 +11,12 @@ from monitor.model.explanation import FaultKind
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.rules import Condition, ConditionRule, Direction, Keep
+from monitor.model.rules import Condition, ConditionRule, Direction, Keep, RuleKind
 from monitor.model.runs import MeasuredRun, RunStatus
 from monitor.pipeline.alert_explanations import (
     add_explanations,
     choose_explanation,
+    leave_out_weak_cause,
     prefer_similarity_finding,
 )
 from monitor.pipeline.run_explanation import choose_metric
@@ -95,9 +96,9 @@ def test_a_run_with_earlier_lists_explains_its_drop_by_segment_items_and_users()
     assert found.segment == "country=DE"
     assert found.arm == Arm.CANDIDATE
     assert found.sentence == (
-        "About 40 of 80 users (50 %), most of them in country=DE, get lists from the candidate "
-        "that look random: no user had such lists before. It concerns 100 % of the users in "
-        "country=DE. This explains all of the drop. The baseline did not change."
+        "40 of 80 users (50 %), exactly the users in country=DE, get items from the candidate that "
+        "hardly anybody got before: 3 items, 50 % of what is shown. This explains all of the drop. "
+        "The baseline did not change."
     )
     falls = {fall.segment: fall.total for fall in found.falls}
     assert falls == {"country=DE": 1.0, "country=UK": 0.0}
@@ -315,6 +316,23 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
     assert prefer_similarity_finding(more, (alert,)) == more
     assert prefer_similarity_finding(nothing, (alert, drop)) == nothing
     assert prefer_similarity_finding(nothing, (drop,)) == nothing
+
+
+def test_a_fault_of_few_users_that_hardly_explains_the_drop_is_no_cause_of_it():
+    found = explained(OTHER, memory=after(run(SAME)))
+    weak = with_finding(found, "cut_short 2 0.05")
+    drop = transition(metric="extended_tau", statistic="mean")
+    left_out = leave_out_weak_cause(weak, (drop,))
+    assert left_out is not None
+    assert left_out.finding is None
+    assert left_out.sentence == ("No clear cause. Similarity fell by 1.0000: items replaced 100 %.")
+    # An alert that counts the users has this cause, and so has an alert on something else.
+    counted = transition(metric="coverage", statistic="short(candidate)", kind=RuleKind.COVERAGE)
+    assert leave_out_weak_cause(weak, (drop, counted)) is weak
+    assert leave_out_weak_cause(weak, (ALERTS["order"],)) is weak
+    for strong in ("cut_short 2 0.1", "cut_short 8 0.05", "cut_short 2 -"):
+        kept = with_finding(found, strong)
+        assert leave_out_weak_cause(kept, (drop,)) is kept
 
 
 def test_without_a_fault_alerts_on_coverage_and_ends_have_no_explanation_and_other_metrics_name_the_explained_metric():

@@ -117,7 +117,7 @@ def test_counts_that_never_vary_are_judged_by_that_too():
     )
 
 
-P05, MEAN, BELOW_0 = (Statistic.parse(name) for name in ("p05", "mean", "share_below(0)"))
+P05, P95, MEAN, BELOW_0 = map(Statistic.parse, ("p05", "p95", "mean", "share_below(0)"))
 
 
 def summary_of(values):
@@ -128,8 +128,9 @@ def test_too_few_users_have_no_sampling_error():
     assert estimate_error(summary_of(np.array([0.5])), MEAN) is None
     for statistic in (MEAN, P05, BELOW_0):
         assert estimate_error(summary_of(np.empty(0)), statistic) is None
-    assert estimate_error(summary_of(np.linspace(0, 1, 99)), P05) is None
-    assert estimate_error(summary_of(np.linspace(0, 1, 101)), P05) is not None
+    for statistic in (P05, P95):
+        assert estimate_error(summary_of(np.linspace(0, 1, 99)), statistic) is None
+        assert estimate_error(summary_of(np.linspace(0, 1, 101)), statistic) is not None
 
 
 def test_a_percentile_of_even_scores_by_hand():

@@ -114,7 +114,7 @@ def found_in(values):
 
 def test_constant_and_missing_runs_have_no_outliers_and_columns_are_independent():
     assert not found_in([1.0] * 10)
-    assert found_in([1.0] * 10 + [0.5]) == {10}
+    assert found_in([1.0] * 4 + [0.5]) == {4}
     values = np.full((12, 3), np.nan)
     values[:, 1] = [*np.linspace(0, 1, 11), 30]
     assert np.argwhere(find_outliers(values)).tolist() == [[11, 1]]
@@ -131,6 +131,6 @@ def test_rosners_example_is_judged_as_he_states_the_test():
 def test_the_quick_way_is_the_slow_one(seed, healthy, bad):
     rng = np.random.default_rng(seed)
     values = rng.permutation(
-        np.concatenate((rng.normal(size=healthy), rng.normal(12, 1, size=bad)))
+        np.concatenate((rng.normal(size=healthy), rng.normal(6, 2, size=bad)))
     ).tolist()
     assert found_in(values) == by_hand(values)

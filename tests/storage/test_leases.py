@@ -376,3 +376,8 @@ def test_a_replaced_sqlite_file_is_not_used_until_the_original_is_back(file, is_
         away.replace(file)
         assert leases.renew(taken)
         assert claimed(held)
+
+
+def test_a_renewal_gives_up_after_a_third_of_the_lease():
+    leases: Any = open_leases(parse_url("postgresql://u@h/d"), holder="a", lasts=30 * SECOND)
+    assert leases.database._lock_wait_s == 10

@@ -79,6 +79,7 @@ def test_transitions_are_deleted_only_after_their_alert_ended_and_was_delivered(
     store.outbox.record(note(end, status=DeliveryStatus.HELD))
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
+    assert prune(store, runs=SLOT) == {}
 
     assert prune(store, runs=SLOT + DAY) == {"notifications": 3, "deliveries": 2, "transitions": 2}
     (left,) = transitions(store)
@@ -162,17 +163,18 @@ def test_every_table_is_of_one_kind():
 def test_sizes_give_bytes_rows_and_the_oldest_slot_of_each_kind(store):
     for days in range(3):
         run(store, SLOT + days * DAY)
-    prune(store, now=SLOT + 3 * DAY)
+    prune(store, evidence=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
 
     found = {each.kind: each for each in store.maintenance.measure().kinds}
 
     scores = found[DataKind.SCORES]
     assert scores.runs == 3
     assert scores.oldest == SLOT
-    assert found[DataKind.EVIDENCE].runs == 3
+    assert found[DataKind.EVIDENCE].runs == 1
     assert found[DataKind.LISTS].runs == 0
-    assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
-    assert store.maintenance.sizes(refresh=False) is store.maintenance.sizes(refresh=False)
+    sizes = store.maintenance.sizes(refresh=False)
+    assert sizes[DataKind.SCORES] == scores.used_bytes
+    assert store.maintenance.sizes(refresh=False) is sizes is not store.maintenance.sizes()
 
 
 def test_overlapping_outages_count_once_and_earlier_ones_do_not_count(store):

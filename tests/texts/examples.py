@@ -93,6 +93,7 @@ from monitor.texts.explanations import (
     write_falls,
     write_finding,
     write_finding_alone,
+    write_no_cause,
     write_recalled,
 )
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
@@ -403,6 +404,8 @@ stale         -
 stale         detail: {of_before: 1.0}
 items_gone    detail: {items: 120.0, exposure: 0.07}
 items_risen   detail: {items: 1.0, before: 0.004, now: 1.0}
+items_new     detail: {items: 80.0, exposure: 0.09}
+cut_short     detail: {now: 1.0, before: 10.0}
 items_fallen  detail: {items: 3.0, before: 0.2, now: 0.05}
 shifted       detail: {places: 1.0, up: 1.0}
 shifted       detail: {places: 2.0, up: 0.0}
@@ -722,6 +725,9 @@ EXAMPLES: Any = {
         partial(write_fall, fall(order=-0.125), 0.25),
         partial(write_fall, fall(share=0.0, composition=0.1), 0.25),
         partial(write_distance, PartMeans(n=700, membership=0.2, order=0.1, length=0.0)),
+        partial(
+            write_no_cause, explanation(now=0.75, before=0.5, causes=mean_drop(order=0.25).causes)
+        ),
         partial(write_falls, explanation(falls=(fall(order=0.125),)), "country=DE"),
         partial(write_alert_text, explanation(), "rbo(p=0.9)", "all"),
         alert_text(gained=(exposed("a", "Tea"), *map(exposed, "bcd")), lost=(exposed("x"),)),

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, state
+from factories import DAY, SLOT, changed, claim, comparison, coverage_rule, pull, rule, state
+from monitor.alerts.rule_evaluation import Figures
 from monitor.model.alerts import State
 from monitor.model.errors import SourceError
 from monitor.model.instants import format_instant
@@ -18,11 +19,13 @@ from monitor.model.runs import RunStatus
 from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedPlan
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.pull import Arms, UnpairedArms
+from monitor.pipeline.rule_series import RuleSeries
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_assessment import MOST_SWITCHED
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.statistics.unpaired import split
+from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap
 from pipeline.canned import Canned, StillClock, users
 from tables import cells
 
@@ -93,6 +96,12 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
         ("baseline_self(overlap)", 2, 1.0),
         ("candidate_self(overlap)", 3, 0.5),
     ]
+    far = AffectedUsers(affected=0, users=2), AffectedUsers(affected=1, users=3)
+    learned = RuleSeries(rule(metric="far_gap(overlap)", min_users=1), ALL)
+    figures = Figures.of(result.summaries, result.coverage.rows)
+    assert learned.read(figures) == (angle_gap(*far).value, angle_gap(*far).error)
+    of_three = RuleSeries(coverage_rule("missing(baseline)", min_users=3), ALL)
+    assert np.isfinite(of_three.read(figures)).all()
     gap = found[ALL, "self_gap(overlap)"]
     assert gap.standard_error == found[ALL, "candidate_self(overlap)"].standard_error
     # In DE the baseline has no compared user.

@@ -61,11 +61,11 @@ class World:
 
 
 def write_log(  # noqa: PLR0913 - the choices of a test
-    path, world, days, *, fault=None, begins=0, served=None, before=None
+    path, world, days, *, fault=None, both=False, begins=0, served=None, before=None
 ):
     """Write the log of before and of ``days`` days of the test.
 
-    The fault is in the candidate's lists from day ``begins`` on. From then on, the log has only the
+    The fault is in the candidate's lists from day ``begins`` on, or in those of both arms. From then on, the log has only the
     users ``served``. With ``before``, the pre-test lists of the candidate's users have this fault.
     """
     names = np.array([f"u{number:05}" for number in range(world.users)])
@@ -79,7 +79,7 @@ def write_log(  # noqa: PLR0913 - the choices of a test
             if served is not None:
                 logged = np.flatnonzero(served)
         if change is not None:
-            members = world.is_candidate
+            members = world.is_candidate | (both and day > 0)
             lists = np.where(members[:, np.newaxis], change(world, lists, members), lists)
         rows = {
             "user": names[logged],
@@ -107,6 +107,16 @@ def serve_popular(world, lists, members):
     served = lists.copy()
     served[members & world.draw(0.01)] = popular
     return served
+
+
+def boost(_, lists, __):
+    """One new item is first in all lists."""
+    return np.hstack((np.full((len(lists), 1), ITEMS), lists[:, :-1]))
+
+
+def keep_some_old(world, lists, members):
+    """10 % of the users get their pre-test lists."""
+    return np.where((members & world.draw(0.1))[:, np.newaxis], world.rank(0), lists)
 
 
 def reverse_top(_, lists, __):

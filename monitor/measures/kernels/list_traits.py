@@ -5,8 +5,13 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from monitor.measures.kernels.alignment import blocks, count_discordant, count_shared
-from monitor.model.arrays import Codes, Floats, Integers
+from monitor.measures.kernels.alignment import (
+    Alignment,
+    blocks,
+    count_discordant,
+    count_shared,
+)
+from monitor.model.arrays import Codes, Flags, Floats, Integers
 from monitor.model.rankings import PairBatch
 
 REVERSED_DEPTH = 3
@@ -121,9 +126,8 @@ def flag_similar_lists(batch: PairBatch) -> tuple[Floats, Floats]:
     1. Whether the lists are nearly the same. They are if the number of items that only the longer
        list has, plus the number of pairs of common items in opposite order, is at most one for each
        `_PLACES_A_DIFFERENCE` places. One difference is always allowed.
-    2. Whether the baseline's first items are near the top of the candidate's list. They are if the
-       first 2 i places of the candidate's list have the first i items of the baseline's list, for
-       each i up to half of the shorter list. This is so if the two lists were interleaved.
+    2. Whether the candidate's list looks as if another list and the baseline's list took turns in
+       it, see `_takes_turns`.
 
     Cost: one alignment.
     """
@@ -132,15 +136,32 @@ def flag_similar_lists(batch: PairBatch) -> tuple[Floats, Floats]:
     for rows, alignment in blocks(batch):
         differences = alignment.long - count_shared(alignment) + count_discordant(alignment)
         allowed = np.maximum(1, alignment.long // _PLACES_A_DIFFERENCE)
-        half = int(alignment.short.max()) // 2
-        place = np.arange(half, dtype=np.int32)[:, np.newaxis]
-        deepest = np.maximum.accumulate(alignment.positions[:half], axis=0)
-        is_in_half = place < alignment.short // 2
-        is_too_deep = is_in_half & (deepest >= 2 * (place + 1))
         is_known = alignment.short > 1
         is_alike[rows] = np.where(is_known, differences <= allowed, np.nan)
-        is_interleaved[rows] = np.where(is_known, ~is_too_deep.any(axis=0), np.nan)
+        is_interleaved[rows] = np.where(is_known, _takes_turns(alignment), np.nan)
     return is_alike, is_interleaved
+
+
+def _takes_turns(alignment: Alignment) -> Flags:
+    """Whether the candidate's list may be another list that took turns with the baseline's, (n,).
+
+    Each list in turn gives its next item, and an item that is there already is left out. So each
+    item of the baseline's list is in the candidate's list, up to its end. It is above the place
+    that the turns before it reached, or at this place, or one place below.
+
+    15 % of the lists of two trainings look so (k = 10, real lists and those of `incidents`), and
+    70 % of lists in which each pair of turns was in random order.
+    """
+    reached = np.zeros(len(alignment.candidate_lengths), dtype=np.int32)
+    takes_turns = np.ones(len(reached), dtype=np.bool_)
+    for place, positions in enumerate(alignment.positions.astype(np.int32)):
+        is_above = positions < reached
+        is_next = positions <= reached + 1
+        is_behind_end = reached + 1 >= alignment.candidate_lengths
+        is_no_item = place >= alignment.baseline_lengths
+        takes_turns &= is_above | is_next | is_behind_end | is_no_item
+        reached = np.where(is_above, reached + 1, positions + 1)
+    return takes_turns
 
 
 def count_shifted(before: Codes, now: Codes) -> int:

@@ -184,7 +184,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     if explanation is None:
         return content
     changed_arm = _changed_arm(explanation)
-    if explanation.is_unpaired:
+    if explanation.has_items_by_arm:
         content = replace(content, items_titles=_ITEMS_BY_ARM)
     return replace(
         content,
@@ -578,7 +578,7 @@ def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
 
 def _changed_arm(explanation: Explanation) -> Arm | None:
     """The arm whose items of before and now are compared. None if the items of both arms are."""
-    return None if explanation.is_unpaired else explanation.arm
+    return None if explanation.has_items_by_arm else explanation.arm
 
 
 def _item_counts(explanation: Explanation) -> list[str]:

@@ -39,6 +39,10 @@ from monitor.texts.wording import write_extra
 LASTS_S = 3.0
 """A shorter pull reports no progress and stores no answers, because it is easy to repeat."""
 _REPORT_S = 1.0
+_FIRST_WORKERS = 4
+"""These workers start at once, and the others one after the other. See `_start_workers`."""
+_ALL_WORKERS_S = 0.3
+"""The time in which all workers of a pull start."""
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _MOST_CAUSES = 3
@@ -126,17 +130,17 @@ class _HttpPull:
         self._host = HOSTS[self._options.host]
         self._users = self._possible(self._remaining)
         self._batch = self._options.batch or 1
-        workers = [
-            asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)
-        ]
-        unfinished = set(workers)
+        workers: list[asyncio.Task[None]] = []
+        starting = asyncio.create_task(self._start_workers(session, workers))
+        unfinished = {starting}
         while unfinished and self._deadline.remaining_s:
             timeout_s = min(_REPORT_S, self._deadline.remaining_s)
-            _, unfinished = await asyncio.wait(unfinished, timeout=timeout_s)
+            await asyncio.wait(unfinished, timeout=timeout_s)
+            unfinished = {task for task in (starting, *workers) if not task.done()}
             self._report()
-        for worker in unfinished:
-            worker.cancel()
-        outcomes = await asyncio.gather(*workers, return_exceptions=True)
+        for task in unfinished:
+            task.cancel()
+        outcomes = await asyncio.gather(starting, *workers, return_exceptions=True)
         self._fail_remaining()
         if self._writing is not None:
             await asyncio.wait([self._writing], timeout=_REPORT_S)
@@ -147,6 +151,21 @@ class _HttpPull:
         traces = self._traces.of(pull.rankings.users)
         rankings = replace(pull.rankings, traces=traces)
         return replace(pull, rankings=rankings, notes=self._notes(pull))
+
+    async def _start_workers(
+        self, session: aiohttp.ClientSession, workers: list[asyncio.Task[None]]
+    ) -> None:
+        """Start the workers one after the other, until a worker finds no more users.
+
+        So a host that answers quickly gets few connections. A connection costs more than a request.
+        """
+        pause_s = _ALL_WORKERS_S / self._options.concurrency
+        while len(workers) < self._options.concurrency:
+            workers.append(asyncio.create_task(self._work(session)))
+            if len(workers) >= _FIRST_WORKERS:
+                await asyncio.sleep(pause_s)
+            if any(worker.done() for worker in workers):
+                break
 
     def _report(self) -> None:
         """Report the progress of a long pull, and store its new answers."""

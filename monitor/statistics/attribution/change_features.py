@@ -49,7 +49,7 @@ class ChangeFeature(StrEnum):
     # These three compare the lists of both arms. They are stored as features of the candidate.
     IDENTICAL = "identical"
     ALIKE = "alike"  # nearly the same list
-    INTERLEAVED = "interleaved"  # the baseline's first items are near the top
+    INTERLEAVED = "interleaved"  # another list and the baseline's list may have taken turns
 
 
 def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integers]:
@@ -71,7 +71,7 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
         ChangeFeature.FIRST_MOVED: lists.place_of_first,
         ChangeFeature.FIRST_GONE: ~(lists.present == lists.former[:, :1]).any(axis=1),
         ChangeFeature.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
-        ChangeFeature.ITEM_MOVED: lists.follows_most_moved,
+        ChangeFeature.ITEM_MOVED: lists.has_item_change,
         ChangeFeature.UNCHANGED: is_unchanged,
         ChangeFeature.SHARED: is_shared,
     }
@@ -238,9 +238,9 @@ def find_origin(lists: OwnLists, affected: Flags) -> FaultKind:
     common_now[is_own] = 0
     # How much of a user's former list is also in the new list.
     kept_share = lists.kept_share[affected_users].mean()
-    # How much of it would be there if the new list were another user's list.
+    # How much of it is in the former lists of other users.
     share_in_others = common_before.mean() / lists.former_lengths[affected_users].mean()
-    # How much of it is there if the user is healthy.
+    # How much of it is in the new list if the user is healthy.
     kept_by_healthy = lists.kept_share[~affected & ~np.isnan(lists.kept_share)]
     usual_share = 1.0
     if len(kept_by_healthy):

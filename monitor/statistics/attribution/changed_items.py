@@ -1,4 +1,4 @@
-"""Tests whether items disappeared, or are in far more or far fewer lists."""
+"""Tests whether items disappeared, are new, or are in far more or far fewer lists."""
 
 import math
 
@@ -10,7 +10,13 @@ from monitor.model.rankings import Arm
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
 )
-from monitor.statistics.attribution.changes import STILL_LISTED, ItemCounts, OwnLists, PairChanges
+from monitor.statistics.attribution.changes import (
+    STILL_LISTED,
+    ItemCounts,
+    OwnLists,
+    PairChanges,
+    RemovedItems,
+)
 from monitor.statistics.attribution.scene import (
     LEAST_AFFECTED_USERS,
     MORE_SDS,
@@ -45,17 +51,9 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
     former lists. None also if other items changed too.
     """
     lists = changes.lists[arm]
-    removed_frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
-    # The items that the other arm's lists lost in this run show how many usually disappear.
-    removed_by_other = changes.lists[arm.other].find_removed(_LEAST_LISTS_OF_ITEM)
-    least_share = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.share_of_places
-    if len(removed_frequent.items) < _LEAST_ITEMS:
+    removed = _find_many_removed(lists, changes.lists[arm.other])
+    if removed is None:
         return None
-    if removed_frequent.share_of_places < least_share:
-        return None
-    # Items in few lists may disappear by chance. So they count only if more frequent items were
-    # removed too.
-    removed = lists.find_removed(_RARELY_LISTED)
     is_removed = np.isin(lists.former, removed.items)
     # If the lists lost many other items too, they changed for another reason.
     kept_share = _share_kept_of_others(lists, is_removed)
@@ -68,6 +66,49 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
         judged=changes.is_known,
         detail={"items": float(len(removed.items)), "exposure": removed.share_of_places},
     )
+
+
+def find_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users whose lists have items that hardly any user had before.
+
+    None if there are fewer than `_LEAST_ITEMS` such items, or if they fill few places of the lists.
+    None also if other items of these users' lists changed too.
+    """
+    lists = changes.lists[arm]
+    # New items are those that would be removed if both runs changed places.
+    new = _find_many_removed(lists.backwards, changes.lists[arm.other].backwards)
+    if new is None:
+        return None
+    affected = changes.is_known & np.isin(lists.present, new.items).any(axis=1)
+    # The rarest new items are no other items either.
+    all_new = lists.backwards.find_removed(1)
+    new_in_list = np.isin(lists.present, all_new.items).sum(axis=1)
+    has_others = affected & (new_in_list < lists.present_lengths)
+    if has_others.any() and not are_other_items_kept(scene, changes, arm, has_others, new_in_list):
+        return None
+    return Hypothesis(
+        kind=FaultKind.ITEMS_NEW,
+        arm=arm,
+        affected=affected,
+        judged=changes.is_known,
+        detail={"items": float(len(new.items)), "exposure": new.share_of_places},
+    )
+
+
+def _find_many_removed(lists: OwnLists, other_lists: OwnLists) -> RemovedItems | None:
+    """Return the items that hardly any user has now. None if hardly more were removed than usual.
+
+    The items that the other arm's lists lost in this run show how many usually disappear. Items
+    that both arms lost do not count for this, because both arms may have the fault.
+    """
+    frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
+    removed_by_other = other_lists.find_removed(_LEAST_LISTS_OF_ITEM, ignored=frequent.items)
+    least_share = _LEAST_REMOVED + _TIMES_USUAL * removed_by_other.share_of_places
+    if len(frequent.items) < _LEAST_ITEMS or frequent.share_of_places < least_share:
+        return None
+    # Items in few lists may disappear by chance. So they count only if more frequent items were
+    # removed too.
+    return lists.find_removed(_RARELY_LISTED)
 
 
 def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:

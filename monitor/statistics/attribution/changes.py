@@ -75,6 +75,16 @@ class OwnLists:
         )
 
     @property
+    def backwards(self) -> "OwnLists":
+        """The same lists as if the earlier run were this run, and this run the earlier run."""
+        return OwnLists(
+            former=self.present,
+            former_lengths=self.present_lengths,
+            present=self.former,
+            present_lengths=self.former_lengths,
+        )
+
+    @property
     def kept_share(self) -> Floats:
         """Number of items in both lists, divided by the length of the longer list, 0 to 1.
 
@@ -124,7 +134,7 @@ class OwnLists:
         return np.asarray((self.former == self.present).all(axis=1))
 
     @cached_property
-    def has_same_top(self) -> Flags:
+    def has_same_top_items(self) -> Flags:
         """Whether both lists have the same first three items, in any order.
 
         False for lists of at most three items.
@@ -153,11 +163,13 @@ class OwnLists:
         return _count_users(self.former[has_both], self.present[has_both])
 
     @property
-    def follows_most_moved(self) -> Flags:
-        """Whether the list changed in the same way as the item whose number of users changed most.
+    def has_item_change(self) -> Flags:
+        """Whether the list gained or lost the item whose number of users changed most.
 
-        This is the item with the largest change by `weigh_changes`. If its number of users fell,
-        the lists that lost it are marked. If the number rose, the lists that gained it are marked.
+        This is the item with the largest change by `weigh_changes`. If its number of users rose,
+        the lists that gained it are marked. If the number fell, the lists that lost it are marked.
+        As many lists are marked as the change weighs, so that the weights of two runs can be
+        compared.
         """
         counts = self.item_counts
         if not len(counts.items):
@@ -166,15 +178,20 @@ class OwnLists:
         item = counts.items[most_moved_index]
         was_there = (self.former == item).any(axis=1)
         is_there = (self.present == item).any(axis=1)
+        has_moved = is_there & ~was_there
         if counts.now[most_moved_index] < counts.before[most_moved_index]:
-            return np.asarray(was_there & ~is_there)
-        return np.asarray(is_there & ~was_there)
+            has_moved = was_there & ~is_there
+        weight = round(float(counts.weighed_changes[most_moved_index]))
+        return np.asarray(has_moved & (np.cumsum(has_moved) <= weight))
 
-    def find_removed(self, least_users: int) -> RemovedItems:
-        """Return the items that at least ``least_users`` users had, and that hardly any has now."""
+    def find_removed(self, least_users: int, ignored: Codes | tuple[()] = ()) -> RemovedItems:
+        """Return the items that at least ``least_users`` users had, and that hardly any has now.
+
+        The ``ignored`` items are left out.
+        """
         counts = _count_users(self.former, self.present)
         has_gone = counts.now <= STILL_LISTED * counts.before
-        is_removed = (counts.before >= least_users) & has_gone
+        is_removed = (counts.before >= least_users) & has_gone & ~np.isin(counts.items, ignored)
         places = counts.before[is_removed].sum()
         return RemovedItems(
             items=counts.items[is_removed],
@@ -233,7 +250,7 @@ def compare_pairs(
     The cost: for each arm and order, a pair is scored at each batch of the walk. These are six
     batches, or four if no list is cut. If the arm's list is unchanged, the pair is scored once.
     """
-    lists = _pair_runs(former, present)
+    lists = pair_runs(former, present)
 
     # A walk changes only the candidate's list. So the arms are swapped to split the baseline's
     # change. They are swapped back for scoring.
@@ -254,7 +271,7 @@ def compare_pairs(
     is_defined = is_known & ~np.isnan(by_baseline.total + by_candidate.total)
     is_unchanged = {arm: of_arm.is_same for arm, of_arm in lists.items()}
     if last is not None:
-        for arm, of_arm in _pair_runs(last, present).items():
+        for arm, of_arm in pair_runs(last, present).items():
             is_unchanged[arm] = is_unchanged[arm] | of_arm.is_same
     return PairChanges(
         former=former,
@@ -268,7 +285,7 @@ def compare_pairs(
     )
 
 
-def _pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
+def pair_runs(former: PairBatch, present: PairBatch) -> dict[Arm, OwnLists]:
     """Return each arm's lists of both runs, padded to one width.
 
     Both batches must have the same users in the same order.

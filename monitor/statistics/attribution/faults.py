@@ -182,12 +182,13 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
     """Whether the hypothesis only repeats a more specific hypothesis.
 
     A hypothesis is specific if a new model does not cause the same (see `FaultFacts`). There are
-    three cases:
+    four cases:
 
     - The lists of both arms became more similar, and both arms have the same specific fault. For
       example, both put one item first.
     - The lists of some users look interleaved, but the lists of at least as many users became
       shorter. A shorter list easily looks interleaved, because fewer items need to be near the top.
+    - Some items are in far more lists, but many more users got other new items.
     - A new model causes the same, and a specific fault of the same arm affected nearly all of these
       users. For example, if lists became shorter, their items seem to be replaced too.
     """
@@ -198,10 +199,19 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
             arms_by_kind[other.kind].add(other.arm)
         both_arms_have_one_kind = any(len(arms) == len(Arm) for arms in arms_by_kind.values())
         return both_arms_have_one_kind or _is_due_to_short_lists(hypothesis, specific)
+    of_arm = [other for other in specific if other.arm is hypothesis.arm]
+    if hypothesis.kind is FaultKind.ITEMS_RISEN:
+        return any(_has_more_new_items(other, hypothesis) for other in of_arm)
     if not hypothesis.kind.facts.is_model_change:
         return False
-    of_same_arm = [other for other in specific if other.arm is hypothesis.arm]
-    return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_same_arm)
+    return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
+
+
+def _has_more_new_items(other: Hypothesis, risen: Hypothesis) -> bool:
+    if other.kind is not FaultKind.ITEMS_NEW:
+        return False
+    has_more_users = risen.affected.sum() < _NEARLY_ALL * other.affected.sum()
+    return has_more_users and bool(other.affected[risen.affected].mean() >= _NEARLY_ALL)
 
 
 def _is_due_to_short_lists(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
@@ -442,6 +452,10 @@ def _is_other_unchanged(
     is_same = scene.changes.lists[other].is_same
     if is_same[scene.changes.is_known].mean() >= _UNCHANGED:
         return True
-    if other in scene.usual_histograms:
-        return False
-    return None
+    if other not in scene.usual_histograms:
+        return None
+    # A change of the other arm may be too small for a finding, and still similar to this one.
+    total = scene.bins[other][ChangeFeature.TOTAL]
+    changed = least_affected_share(total, usual_shares(scene, other, ChangeFeature.TOTAL))
+    is_similar = finding.kind.facts.is_model_change and changed >= finding.share / 2
+    return None if is_similar else False

@@ -10,7 +10,11 @@ from monitor.statistics.attribution.change_features import (
     ChangeFeature,
     find_origin,
 )
-from monitor.statistics.attribution.changed_items import find_removed_items, find_risen_or_fallen
+from monitor.statistics.attribution.changed_items import (
+    find_new_items,
+    find_removed_items,
+    find_risen_or_fallen,
+)
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
@@ -31,7 +35,7 @@ from monitor.statistics.attribution.similar_lists import MANY_ALIKE, find_all_al
 def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     hypotheses = [find_shared_list(scene, arm) for arm in Arm]
-    if scene.changes is not None:
+    if scene.changes is not None and scene.has_own_pairs:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
         shares_affected = [each.affected.mean() for each in similar if each is not None]
@@ -44,6 +48,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
             find_stale,
             find_removed_items,
             find_risen_or_fallen,
+            find_new_items,
             find_shifted,
             _find_replaced,
             _find_reordered,
@@ -130,14 +135,14 @@ def _find_reordered(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis 
     item among the first three. The hypothesis with the larger share of affected users among the
     judged users is returned. None if neither feature finds users.
 
-    In the result's ``detail``, ``top`` is 1 if probably only the order of the first three items
-    changed, and otherwise 0.
+    In the result's ``detail``, ``top`` is 1 if enough affected lists still have the same first
+    three items. Then probably only the order of these three changed. Otherwise ``top`` is 0.
     """
     hypotheses = []
     for feature in (ChangeFeature.REORDERED, ChangeFeature.FIRST_MOVED):
         hypothesis = find_by_feature(scene, arm, feature, FaultKind.REORDERED)
         if hypothesis is not None:
-            same_top_share = changes.lists[arm].has_same_top[hypothesis.affected].mean()
+            same_top_share = changes.lists[arm].has_same_top_items[hypothesis.affected].mean()
             detail = {"top": float(same_top_share >= _KEPT_TOP)}
             hypotheses.append(replace(hypothesis, detail=detail))
     return max(hypotheses, key=_share_of_judged, default=None)

@@ -137,17 +137,17 @@ def walk_to(before: PairBatch, after: PairBatch) -> Walk:
     If both cut lists have the same items, both batches have the lists of ``before_cut``. Then
     membership costs nothing.
 
-    A weight moves with its item. The ties of ``before_reordering`` are at the same places as in
-    ``after_cut``. The parts depend on the order of the steps (sequential decomposition: Oaxaca
-    1973; DiNardo, Fortin and Lemieux 1996).
+    A weight moves with its item. Equal scores (ties) of ``before_reordering`` are at the same
+    places as in ``after_cut``. The parts depend on the order of the steps (sequential
+    decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
     shorter = np.minimum(before.candidate_lengths, after.candidate_lengths)
     before_cut = _cut(before, shorter)
     after_cut = _cut(after, shorter)
-    # Each of these pairs has both cut lists of a user. Their alignment shows the common items. In
-    # `split_distances`, the baseline's list is the earlier list. If it is not cut, ``after_cut``
-    # has these pairs already, and perhaps their alignment.
+    # Each of these pairs has both cut lists of a user. Their alignment shows the common items.
     cut_pairs = after_cut
+    # `split_distances` begins the walk with the baseline's own lists. If these are not cut, the
+    # pairs of ``after_cut`` are the same, and may be aligned already.
     if before_cut.candidate is not after_cut.baseline:
         cut_pairs = PairBatch(
             baseline=before_cut.candidate,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from monitor.measures.kernels import PAD
 from monitor.model.arrays import Codes, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
@@ -11,7 +12,7 @@ from monitor.statistics.attribution.change_features import (
     ChangeFeature,
 )
 from monitor.statistics.attribution.changed_items import are_other_items_kept
-from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
     Scene,
@@ -53,7 +54,7 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
         front_items = _count_in_front(places)
         has_moved = _median_move(places) >= _LEAST_MOVE * front_items
         is_rest_kept = are_other_items_kept(scene, changes, arm, affected, front_items)
-        if has_moved and is_rest_kept and _keeps_order(scene, lists, hypothesis):
+        if has_moved and is_rest_kept and _keeps_order(scene, changes, hypothesis, front_items):
             has_moved_up = feature is ChangeFeature.FIRST_GONE
             detail = {"places": float(front_items), "up": float(has_moved_up)}
             return replace(hypothesis, detail=detail)
@@ -75,14 +76,27 @@ def _has_common_first(lists: Codes) -> bool:
 _REVERSED_AT_RANDOM = 0.5
 
 
-def _keeps_order(scene: Scene, lists: OwnLists, hypothesis: Hypothesis) -> bool:
+def _keeps_order(
+    scene: Scene, changes: PairChanges, hypothesis: Hypothesis, front_items: int
+) -> bool:
     """Whether the common items of the affected users are still nearly in their former order.
 
     The share of pairs of items in reversed order must be nearer to the usual share than to the
-    share in random lists.
+    share in random lists. Items at the end of a list usually change their order more than items at
+    its top. The other arm's items behind the first ``front_items`` items show how much.
     """
-    usual_share = mean_of_bins(usual_shares(scene, hypothesis.arm, ChangeFeature.REORDERED))
-    reversed_share = float(np.nanmean(lists.reversed_share[hypothesis.affected]))
+    arm = hypothesis.arm
+    usual_share = mean_of_bins(usual_shares(scene, arm, ChangeFeature.REORDERED))
+    other = changes.lists[arm.other]
+    behind = replace(
+        other,
+        former=np.pad(
+            other.former[:, front_items:], ((0, 0), (0, front_items)), constant_values=PAD
+        ),
+        former_lengths=np.maximum(other.former_lengths - front_items, 0),
+    )
+    usual_share = max(usual_share, float(behind.reversed_share[changes.is_known].mean()))
+    reversed_share = float(np.nanmean(changes.lists[arm].reversed_share[hypothesis.affected]))
     return reversed_share <= (usual_share + _REVERSED_AT_RANDOM) / 2
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from monitor.model.arrays import Flags, Integers
 from monitor.model.explanation import FaultKind
-from monitor.model.rankings import Arm, PairBatch
+from monitor.model.rankings import ALL, Arm, PairBatch
 from monitor.statistics.attribution.change_features import (
     SHARE_BINS,
     ChangeFeature,
@@ -16,6 +16,7 @@ from monitor.statistics.attribution.change_features import (
     widest_shares,
 )
 from monitor.statistics.attribution.changes import OwnLists, PairChanges
+from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
 from monitor.statistics.attribution.scene import (
     Hypothesis,
     Scene,
@@ -40,7 +41,7 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     in_healthy_runs = scene.usual_histograms.get(Arm.CANDIDATE, {}).get(feature)
 
     def find_in_segment(segment: str) -> Outliers | None:
-        rows = scene.segments[segment]
+        rows = rows_of_segment(segment, scene.segments)
         usual = share_bins(bins_before[rows])
         if in_healthy_runs is not None:
             usual = widest_shares(usual, in_healthy_runs)
@@ -50,14 +51,22 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     if segment_with_most is None:
         return None
     segment, outliers = segment_with_most
-    rows = scene.segments[segment]
+    if kind is FaultKind.INTERLEAVED and segment == ALL:
+        # Many healthy lists look interleaved too. So the segment is found by shares of users, before
+        # the most likely users are marked.
+        affected_segment = find_affected_segment(
+            bins == 1, outliers.greatest_normal_share, scene.segments
+        )
+        outliers_of_segment = find_in_segment(affected_segment)
+        if outliers_of_segment is not None:
+            segment, outliers = affected_segment, outliers_of_segment
+    rows = rows_of_segment(segment, scene.segments)
     similar = rows[bins[rows] == 1]
     # Users whose lists were similar in the earlier run already are not affected.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
     affected_count = int((bins_before[similar] != 1).sum())
     if kind is FaultKind.INTERLEAVED:
-        # Many healthy lists look interleaved too. So the number of affected users is estimated, and
-        # the most likely ones are marked.
+        # For the same reason, the number of affected users is estimated.
         affected_count = round(outliers.affected_share * len(rows))
     affected = np.zeros(len(bins), dtype=bool)
     affected[newly_similar_first[:affected_count]] = True

@@ -342,10 +342,15 @@ def _with_slots(
 
 
 def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, ComparisonRow]]:
-    """Return a family's rows by the names of both arms. Empty if there is only one candidate."""
+    """Return a family's rows by the names of both arms.
+
+    Empty if there is no family, or if it has only one candidate.
+    """
+    grid: dict[str, dict[str, ComparisonRow]] = {}
+    if family is None:
+        return grid
     configured = site.comparisons().values()
     members = [comparison for comparison in configured if comparison.family == family]
-    grid: dict[str, dict[str, ComparisonRow]] = {}
     if len(members) <= 1:
         return grid
     rows = {row.comparison: row for row in read_overview_page(site).rows}

@@ -1,0 +1,208 @@
+"""Finds the fault of a run in which each user is served by one arm only."""
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+
+import numpy as np
+
+from monitor.model.arrays import Codes, Flags, Rows
+from monitor.model.explanation import FaultKind, Finding, Histograms
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL, Arm, PairBatch
+from monitor.pipeline.divided_subset import DividedSubset
+from monitor.pipeline.earlier_lists import RecodedLists
+from monitor.pipeline.id_spellings import find_respelled
+from monitor.pipeline.run_explanation import Names
+from monitor.statistics.attribution.changes import OwnLists, PairChanges, pair_runs
+from monitor.statistics.attribution.faults import find_fault
+from monitor.statistics.attribution.scene import Scene, is_increase
+
+STALE_SHARE = 0.5
+"""The candidate is stale if at least this share of its users get their pre-test list.
+
+It is then the candidate's fault, although the baseline's lists changed more.
+"""
+TIMES_KEPT = 3
+"""If fewer users of the candidate get their pre-test list, but so many times as many users as of the
+baseline, the candidate is stale for these users, unless another fault was found."""
+
+
+@immutable
+class UnpairedPast:
+    """The lists of earlier runs, and how much the lists of each arm usually change.
+
+    ``former`` are the lists of an earlier healthy run, and ``last`` those of the last run.
+    """
+
+    former: RecodedLists | None = None
+    last: RecodedLists | None = None
+    usual_histograms: Histograms = field(default_factory=dict)
+
+
+def make_scene_since_run(users: DividedSubset, past: UnpairedPast) -> Scene | None:
+    """Return a scene with the lists of an earlier run and of this run.
+
+    None if too few users have both, so that an arm has none.
+    """
+    former = past.former
+    if former is None:
+        return None
+    has_former = former.batch.candidate_lengths > 0
+    former_lists = former.batch.candidate, former.batch.candidate_lengths
+    last_lists = None
+    if past.last is not None and past.last is not former:
+        last_lists = past.last.batch.candidate, past.last.batch.candidate_lengths
+    scene = _make_scene(users, has_former, former_lists, last_lists)
+    if scene is None:
+        return None
+    return replace(
+        scene, has_runs_between=last_lists is not None, usual_histograms=past.usual_histograms
+    )
+
+
+def find_fault_since_run(
+    users: DividedSubset, past: UnpairedPast, scene: Scene, *, shows_items: bool
+) -> Finding | None:
+    """Find the fault of one arm or of both arms since an earlier run. ``scene`` has its lists."""
+    fault = find_fault(scene)
+    finding = None if fault is None else fault.finding
+    subset = users.subset
+    names = Names(pairing=subset.pairing, users=subset.scores.users, former=past.former)
+    respelled = find_respelled(scene, finding, names.name_item, ())
+    if respelled is not None:
+        finding = respelled if shows_items else respelled.without_examples
+    return None if finding is None else _count_all(finding, users)
+
+
+def find_fault_since_test(users: DividedSubset) -> Finding | None:
+    """Find a fault of one arm since before the test.
+
+    None if the lists of both arms changed equally much.
+    """
+    batch = users.subset.pairing.batch
+    is_known = batch.baseline_lengths > 0
+    scene = _make_scene(users, is_known, (batch.baseline, batch.baseline_lengths), None)
+    if scene is None or scene.changes is None:
+        return None
+    fault = find_fault(scene)
+    is_kept = {arm: lists.is_same for arm, lists in scene.changes.lists.items()}
+    if fault is None:
+        return _find_stale_candidate(users, is_kept)
+    if fault.finding.arms == (Arm.BASELINE,) and is_kept[Arm.CANDIDATE].mean() >= STALE_SHARE:
+        # Compared with so many unchanged lists, the baseline's lists seem to change too much.
+        return _describe_stale(users, is_kept[Arm.CANDIDATE])
+    return _count_all(fault.finding, users)
+
+
+def _find_stale_candidate(users: DividedSubset, is_kept: Mapping[Arm, Flags]) -> Finding | None:
+    """Return a finding if far more users of the candidate than of the baseline keep their lists."""
+    baseline, candidate = is_kept[Arm.BASELINE], is_kept[Arm.CANDIDATE]
+    is_far_more = candidate.sum() >= TIMES_KEPT * baseline.sum()
+    if not is_far_more or not is_increase(candidate, baseline):
+        return None
+    return _describe_stale(users, candidate)
+
+
+def _describe_stale(users: DividedSubset, is_kept: Flags) -> Finding:
+    """Return the finding that these users of the candidate still get their pre-test lists."""
+    finding = Finding(
+        kind=FaultKind.STALE,
+        arms=(Arm.CANDIDATE,),
+        segment=ALL,
+        segment_share=float(is_kept.mean()),
+        users=int(is_kept.sum()),
+        compared=len(is_kept),
+        detail={"of_before": 1.0},
+    )
+    return _count_all(finding, users)
+
+
+def _count_all(finding: Finding, users: DividedSubset) -> Finding:
+    """Return the finding about the users in a scene as a finding about all users of its arms."""
+    compared = sum(len(users.rows(arm)) for arm in finding.arms)
+    return replace(finding, users=round(finding.share * compared), compared=compared)
+
+
+def _make_scene(
+    users: DividedSubset,
+    is_known: Flags,
+    former: tuple[Codes, Codes],
+    last: tuple[Codes, Codes] | None,
+) -> Scene | None:
+    """Return a scene of the known users, equally many of each arm. None if an arm has none.
+
+    ``former`` and ``last`` have the codes and lengths of earlier lists of all users.
+
+    A pair of the scene has one user of each arm. Both users are in the same segments. So a segment
+    has the same rows for both arms.
+    """
+    rows = _match_users(users, is_known)
+    if not len(rows[Arm.CANDIDATE]):
+        return None
+    batch = users.subset.pairing.batch
+    present_pairs = _join_arms(batch.of(Arm.CANDIDATE), rows)
+    former_pairs = _join_arms(former, rows)
+    lists = pair_runs(former_pairs, present_pairs)
+    is_unchanged = {arm: of_arm.is_same for arm, of_arm in lists.items()}
+    if last is not None:
+        since_last: Mapping[Arm, OwnLists] = pair_runs(_join_arms(last, rows), present_pairs)
+        for arm, of_arm in since_last.items():
+            is_unchanged[arm] = is_unchanged[arm] | of_arm.is_same
+    segments = {}
+    for segment in users.segments:
+        is_inside = np.isin(rows[Arm.CANDIDATE], users.rows(Arm.CANDIDATE, segment))
+        segments[segment] = np.flatnonzero(is_inside)
+    return Scene(
+        batch=present_pairs,
+        has_own_pairs=False,
+        segments=segments,
+        coverage=users.coverage.rows,
+        changes=PairChanges(
+            former=former_pairs,
+            is_known=np.ones(len(present_pairs), dtype=bool),
+            lists=lists,
+            by_arm={},
+            is_unchanged=is_unchanged,
+        ),
+    )
+
+
+def _match_users(users: DividedSubset, is_known: Flags) -> dict[Arm, Rows]:
+    """Return rows of known users: for each user of one arm, one of the other arm.
+
+    Both are in the same segments. They are drawn at random, but seeded, so that the same lists have
+    the same explanation.
+    """
+    is_inside = np.zeros((len(is_known), len(users.segments)), dtype=bool)
+    for place, segment in enumerate(users.segments):
+        for arm in Arm:
+            is_inside[users.rows(arm, segment), place] = True
+    # Users in the same segments have the same group.
+    _, group = np.unique(is_inside, axis=0, return_inverse=True)
+    group = group.ravel()
+    rng = np.random.default_rng(0)
+    rows = {}
+    users_of_group = {}
+    for arm in Arm:
+        of_arm = users.rows(arm)
+        shuffled = rng.permutation(of_arm[is_known[of_arm]])
+        rows[arm] = shuffled[np.argsort(group[shuffled], kind="stable")]
+        users_of_group[arm] = np.bincount(group[rows[arm]], minlength=group.max(initial=-1) + 1)
+    fewest = np.minimum(users_of_group[Arm.BASELINE], users_of_group[Arm.CANDIDATE])
+    for arm, count in users_of_group.items():
+        first_of_group = np.repeat(np.cumsum(count) - count, count)
+        number_in_group = np.arange(len(rows[arm])) - first_of_group
+        rows[arm] = rows[arm][number_in_group < fewest[group[rows[arm]]]]
+    return rows
+
+
+def _join_arms(lists: tuple[Codes, Codes], rows: Mapping[Arm, Rows]) -> PairBatch:
+    """Return pairs of a baseline's user and a candidate's user. ``lists`` are codes and lengths."""
+    codes, lengths = lists
+    baseline, candidate = rows[Arm.BASELINE], rows[Arm.CANDIDATE]
+    return PairBatch(
+        baseline=codes[baseline],
+        candidate=codes[candidate],
+        baseline_lengths=lengths[baseline],
+        candidate_lengths=lengths[candidate],
+    )
