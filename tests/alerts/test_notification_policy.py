@@ -199,12 +199,12 @@ def condition(statistic):
 
 
 def test_drift_is_suppressed_while_it_cannot_be_judged_and_missing_lists_are_not():
-    for statistic, held in [
-        ("error", True),
-        ("no_data", True),
-        ("stale", True),
-        ("too_few", False),
-    ]:
+    for statistic, held in parsed("""
+        ["error", true]
+        ["no_data", true]
+        ["stale", true]
+        ["too_few", false]
+    """):
         both = START, condition(statistic)
         assert decide(START, lasting=both)[0][0] is (HELD if held else SENT)
         for trait, is_held in (("missing(candidate)", False), ("shared_list(candidate)", held)):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from commands import assert_refused, of_all, one_line, rankwatch, read_json
 from servers.recommender import running_recommender
+from tables import parsed
 
 USERS = [f"u{number}" for number in range(12)]
 PLACES = [(user, item, rank) for user in USERS for rank, item in enumerate("abcdefghij", start=1)]
@@ -139,11 +140,11 @@ def test_http_services_need_a_file_of_users():
 
 
 def test_check_says_what_to_change_first():
-    for options, setting in [
-        ("--full", "users"),
-        ("--minimal", "baseline"),
-        ("--kind http", "users"),
-    ]:
+    for options, setting in parsed("""
+        ["--full", "users"]
+        ["--minimal", "baseline"]
+        ["--kind http", "users"]
+    """):
         rankwatch(f"init --force {options}")
         lines = Path("rankwatch.yaml").read_text().splitlines()
         told = json.loads(rankwatch("check --json").stdout)

@@ -17,7 +17,7 @@ from places import read_yaml
 from servers import require
 from servers.daemon import serving, wait_for
 from service.lists_world import APART, write_lists, write_world
-from tables import rows
+from tables import parsed, rows
 
 pytestmark = pytest.mark.integration
 
@@ -71,11 +71,11 @@ def world(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "name, query, code",
-    [
-        ("home-feed", "margin=0.5", 0),
-        ("apart", "margin=0.5&alpha=0.05&metric=rbo", 1),
-        ("home-feed", "margin=0.01&since=2024-01-09&segment=all&reference=0.9", 2),
-    ],
+    parsed("""
+        ["home-feed", "margin=0.5", 0]
+        ["apart", "margin=0.5&alpha=0.05&metric=rbo", 1]
+        ["home-feed", "margin=0.01&since=2024-01-09&segment=all&reference=0.9", 2]
+    """),
 )
 def test_the_certificate_is_that_of_the_command(world, name, query, code):
     options = query.replace("&", " --")

@@ -7,6 +7,7 @@ from messages import LABELS, URL, end, many, message, opened, send, start
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.identity import alert_labels
 from servers.daemon import wait_for
+from tables import parsed
 
 FUTURE = datetime(2100, 1, 1, tzinfo=UTC)
 """Later than the clock of a real Alertmanager; SLOT is earlier."""
@@ -62,10 +63,10 @@ def test_a_firing_alert_ends_four_resends_ahead(collector):
 
 
 def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(collector):
-    for options, header in (
-        ({"basic_auth": {"username": "me", "password": "pä"}}, "Basic bWU6cMOk"),
-        ({"bearer_token": "abc"}, "Bearer abc"),
-    ):
+    for options, header in parsed("""
+        [{"basic_auth": {"username": "me", "password": "pä"}}, "Basic bWU6cMOk"]
+        [{"bearer_token": "abc"}, "Bearer abc"]
+    """):
         send(message(transition()), alertmanager={"urls": [f"{collector.url}/prefix/"], **options})
         request = collector.requests[-1]
         assert (request.path, request.headers["Authorization"]) == ("/prefix/api/v2/alerts", header)

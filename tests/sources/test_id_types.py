@@ -193,10 +193,10 @@ def test_lists_of_objects_are_read_by_a_field_and_else_refused_with_that_advice(
 
     pulled = pull("user.$oid", "recs.movieId")
     assert (as_lists(pulled), pulled.failures) == ({"u": ["1", "2"], "v": []}, {"w": "malformed"})
-    for user, items, advice in (
-        ("user.$oid", "recs", "`recs.movieId`"),
-        ("user", "recs.movieId", "`user.$oid`"),
-    ):
+    for user, items, advice in parsed("""
+        ["user.$oid", "recs", "`recs.movieId`"]
+        ["user", "recs.movieId", "`user.$oid`"]
+    """):
         with pytest.raises(SourceError) as caught:
             pull(user, items)
         assert f"to name a field, write {advice} in place of" in caught.value.shown

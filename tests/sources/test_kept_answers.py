@@ -18,6 +18,7 @@ from monitor.sources.kept_answers import AnswerFile, AnswerFolder
 from monitor.sources.list_collector import ListCollector
 from servers.disk import small_disk
 from servers.lists import SLOT, request, source_of
+from tables import parsed
 
 LISTS = json.loads("""{
     "n1": [[7, 8], [0.1, null]],
@@ -147,12 +148,12 @@ comparisons:
 
 @pytest.mark.parametrize(
     "settings, folder",
-    [
-        ("database: sqlite:////data/rankwatch.db", "/data/rankwatch.db-answers"),
-        ("{database: postgresql://db/rankwatch, answers_folder: /state}", "/state"),
-        ("database: postgresql://db/rankwatch", None),
-        ("{answers_folder: /state, privacy: {users: hmac, key_file: FOLDER/key}}", None),
-    ],
+    parsed("""
+        ["database: sqlite:////data/rankwatch.db", "/data/rankwatch.db-answers"]
+        ["{database: postgresql://db/rankwatch, answers_folder: /state}", "/state"]
+        ["database: postgresql://db/rankwatch", null]
+        ["{answers_folder: /state, privacy: {users: hmac, key_file: FOLDER/key}}", null]
+    """),
 )
 def test_answers_are_in_the_configured_folder_and_are_not_kept_if_users_have_pseudonyms(
     settings, folder, tmp_path

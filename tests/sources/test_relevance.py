@@ -133,10 +133,10 @@ def test_a_query_without_a_row_has_not_arrived(tmp_path):
 
 @pytest.mark.parametrize(
     "items, grades, reason",
-    [
-        (1, 1, "and no lists: if each row has one item, give item and grade"),
-        ([1], ["1"], "column .* holds .*: it must hold lists of numbers"),
-    ],
+    parsed("""
+        [1, 1, "and no lists: if each row has one item, give item and grade"]
+        [[1], ["1"], "column .* holds .*: it must hold lists of numbers"]
+    """),
 )
 def test_a_column_that_cannot_hold_lists_is_refused_with_advice(items, grades, reason, tmp_path):
     with pytest.raises(SourceError, match=reason):
