@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.random import default_rng
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
@@ -100,7 +101,7 @@ class Shop:
     @property
     def values(self):
         """The users' values by dimension. They never change."""
-        rng = np.random.default_rng((self.seed, 1))
+        rng = default_rng((self.seed, 1))
         shares = {"country": COUNTRIES, "activity": ACTIVITIES}
         return {
             name: rng.choice(list(of), self.users, p=list(of.values()))
@@ -121,7 +122,7 @@ class Shop:
         ``error`` replaces the usual error. The model does not know the items ``without``.
         """
         error = self.error if error is None else error
-        rng = np.random.default_rng((self.seed, 2, day, arm is Arm.CANDIDATE))
+        rng = default_rng((self.seed, 2, day, arm is Arm.CANDIDATE))
         # Some trainings are better than others, so the mean moves from day to day.
         scores = _taste(self) + error * rng.uniform(0.8, 1.2) * rng.normal(
             size=(self.users, self.items)
@@ -132,7 +133,7 @@ class Shop:
 
 @lru_cache(maxsize=4)
 def _taste(shop):
-    rng = np.random.default_rng((shop.seed, 3))
+    rng = default_rng((shop.seed, 3))
     liked = rng.normal(size=(shop.users, CATEGORIES))[:, np.arange(shop.items) % CATEGORIES]
     return rng.normal(size=(shop.users, shop.items)) + 0.7 * liked + np.linspace(2, 0, shop.items)
 
@@ -155,7 +156,7 @@ class Fault:
 
     def concerned(self, shop, day):
         """Rows of the users whose lists are broken on that day."""
-        members = np.random.default_rng((self.seed, 4)).permutation(shop.members(self.segment))
+        members = default_rng((self.seed, 4)).permutation(shop.members(self.segment))
         if day < self.begins or (self.ends is not None and day >= self.ends):
             return members[:0]
         share = LOST_A_DAY * (day - self.begins + 1) if self.kind is Kind.SLOW_LOSS else self.share
@@ -185,7 +186,7 @@ class Fault:
         model = self._model(shop, arm, day)
         if model is not None:
             return [model[row] for row in rows]
-        rng = np.random.default_rng((self.seed, 5, day))
+        rng = default_rng((self.seed, 5, day))
         return [self._break_list(lists[row], rng, shop) for row in rows]
 
     def _break_list(self, ranking, rng, shop):  # noqa: PLR0911 - one for each kind
@@ -210,7 +211,7 @@ class Fault:
 
     def _model(self, shop, arm, day):  # noqa: PLR0911 - one for each kind
         """The lists of the model that replaces that day's model. None if the fault breaks each list on its own."""
-        longer, rng = replace(shop, k=shop.k + 1), np.random.default_rng((self.seed, 6))
+        longer, rng = replace(shop, k=shop.k + 1), default_rng((self.seed, 6))
         match self.kind:
             case Kind.STALE:
                 return shop.rank(arm, self.begins - 1)
@@ -252,7 +253,7 @@ def _take_turns(own, other):
 
 def draw_fault(kind, seed, *, begins, ends=None):
     """A fault of this kind. Its segment and its share of users are random if the kind allows it."""
-    rng = np.random.default_rng((seed, 7))
+    rng = default_rng((seed, 7))
     segments = [f"country={name}" for name in COUNTRIES] + [
         f"activity={name}" for name in ACTIVITIES
     ]
@@ -274,7 +275,7 @@ def draw_fault(kind, seed, *, begins, ends=None):
 
 def draw_shop(seed):
     """A shop with a random size. The length of its lists, and how fast they change, are random too."""
-    rng = np.random.default_rng((seed, 8))
+    rng = default_rng((seed, 8))
     users, items = (int(rng.integers(*bounds)) for bounds in ((400, 1200), (200, 500)))
     return Shop(
         seed=seed,

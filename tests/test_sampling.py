@@ -3,9 +3,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 
-import numpy as np
 import pandas as pd
 import pytest
+from numpy.random import default_rng
 
 from factories import DAY, comparison
 from monitor.measures.sampling import draw_users, frequent_codes, select_kept, split_into_segments
@@ -42,7 +42,7 @@ def drawn(table, day=0, **changes):
 
 def test_the_same_slot_draws_the_same_users_whatever_their_order():
     table = users(500)
-    shuffled = UserTable(users=table.users[np.random.default_rng(1).permutation(500)], segments={})
+    shuffled = UserTable(users=table.users[default_rng(1).permutation(500)], segments={})
     chosen = comparison(sample=SampleOptions(fixed=20, rotating=20))
     assert list(draw_users(table, chosen, SLOT).users) == list(
         draw_users(shuffled, chosen, SLOT).users
@@ -100,7 +100,7 @@ def test_a_minimum_is_met_exactly_by_every_segment_and_does_not_change_the_sampl
 def test_if_a_tenth_of_the_users_is_replaced_the_rest_of_the_sample_stays():
     table = users(len(COUNTRIES), country=COUNTRIES)
     chosen = comparison(sample=SampleOptions(fixed=300, minimum=40))
-    stays = np.random.default_rng(2).random(len(COUNTRIES)) >= 0.1
+    stays = default_rng(2).random(len(COUNTRIES)) >= 0.1
     names = table.users.where(stays, f"new{table.users}")
     before = set(draw_users(table, chosen, SLOT).users) & set(names)
     after = draw_users(UserTable(users=names, segments=table.segments), chosen, SLOT + DAY)

@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+from numpy.random import default_rng
 from scipy.special import betainc, chdtri, stdtrit
 
 from bench import show
@@ -406,7 +407,7 @@ def count_pages(world):
 
     If an alert also fired in the run before, it belongs to the page of that run.
     """
-    return count_begun(looks_of(world, np.random.default_rng(1)))
+    return count_begun(looks_of(world, default_rng(1)))
 
 
 def looks_of(world, rng):
@@ -510,7 +511,7 @@ def find_ends(world, after):
 
     Only copies with a page about the fault count.
     """
-    looks = looks_of(world, np.random.default_rng(1))
+    looks = looks_of(world, default_rng(1))
     seen = looks[world.onset : world.onset + 10].any(axis=0)
     begun = np.maximum.accumulate(looks[world.onset :], axis=0)
     return first((~looks[world.onset :] & begun)[after:, seen])
@@ -521,7 +522,7 @@ def find_delays(world):
 
     As in a comparison of several segments, `all` has half of the budget.
     """
-    looks = list(watch(world, np.random.default_rng(1), STATED / SHARE_OF_ALL))
+    looks = list(watch(world, default_rng(1), STATED / SHARE_OF_ALL))
     fired = np.array([np.any(each, axis=0)[:, 0] for each, _ in looks[world.onset :]])
     means = np.array([values[:, 0] for _, values in looks])
     healthy = means[: world.onset]
@@ -573,9 +574,7 @@ def count_pages_of_suggested(world, history, seed=2):
 
     A run in breach after another run in breach belongs to the same page.
     """
-    drawn = draw(
-        replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)
-    )
+    drawn = draw(replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), default_rng(seed))
     values, errors = map(np.array, zip(*drawn, strict=True))
     values, errors = values[..., :SUGGESTED_SERIES], errors[..., :SUGGESTED_SERIES]
     values[..., FIRST_SHARE:] *= -1  # a higher share of users is worse

@@ -32,11 +32,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 import yaml
+from numpy.random import default_rng
 
 from bench import parse_options, show
 from factories import DAY
@@ -371,7 +371,7 @@ def generate(count, seed):
     """Yield ``count`` faults in shops. The kinds of faults take turns."""
     kinds = list(Kind)
     for first in range(0, count, PER_SHOP):
-        begins = int(np.random.default_rng((seed, first)).integers(*HEALTHY))
+        begins = int(default_rng((seed, first)).integers(*HEALTHY))
         numbers = range(first, min(count, first + PER_SHOP))
         yield (
             draw_shop(seed + first),

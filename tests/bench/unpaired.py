@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.random import default_rng
 
 from bench import parse_options, show
 from monitor.measures.kernels import align
@@ -77,7 +78,7 @@ class Model:
     """An arm's recommender. Both arms have the same users and nearly the same items."""
 
     def __init__(self, seed, users, other=0.0):
-        rng = np.random.default_rng(seed)
+        rng = default_rng(seed)
         activity = rng.gamma(4, 1 / 4, size=(users, 1))
         self.users = rng.normal(size=(users, FACTORS)) * activity
         self.unstable = UNSTABLE * np.exp(0.6 * rng.normal(size=(users, 1)))
@@ -108,7 +109,7 @@ def find_shared(lists):
 
 def make_pool(users, trainings):
     """All scores that are needed. They are drawn once, because drawing lists takes most of the time."""
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     baseline, candidate = Model(2, users), Model(2, users, OTHER_MODEL)
     before = baseline.train(rng)
     of_baseline = []
@@ -205,7 +206,7 @@ def judge(healthy, now):
 
 def watch(pool, users, planned, repetitions):
     """z of A/A tests and of healthy runs, p of healthy runs, and p of runs with each fault, (repetitions, looks)."""
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     same, days, p_healthy = [], [], []
     p_faults = {name: [] for name in FAULTS}
     for _ in range(-(-repetitions // PART)):
@@ -266,7 +267,7 @@ def show_gaps(pool, repetitions):
 
 def count_split_off(repetitions, planned=0.5, looks=100, users=2_000):
     """The share of tests with a planned split that are ever off, by the evidence and by chi-square at 0.001."""
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     off = chi_square = 0
     totals = users * np.arange(1, looks + 1)
     for _ in range(repetitions):
@@ -282,7 +283,7 @@ def count_split_off(repetitions, planned=0.5, looks=100, users=2_000):
 
 def count_wrong_safe(pool, repetitions, alpha=0.01):
     """The share of tests at the margin that are ever `safe`, read after each pair."""
-    rng = np.random.default_rng(6)
+    rng = default_rng(6)
     scale, users, wrong = Scale(-1, 1), pool.baseline.shape[1], 0
     for _ in range(repetitions):
         runs = rng.integers(len(pool.baseline), size=2)
@@ -296,7 +297,7 @@ def count_wrong_safe(pool, repetitions, alpha=0.01):
 
 def count_differed(pool, repetitions, users=2_000, hit=0.0):
     """The share of tests whose arms differed before. A share ``hit`` of the candidate's users have no pre-test list."""
-    rng = np.random.default_rng(7)
+    rng = default_rng(7)
     differed = 0
     for _ in range(repetitions):
         rows = rng.permutation(len(pool.before))[:users]

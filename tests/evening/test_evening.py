@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from clocks import SHIFT_VARIABLE
 from evening.world import EVERY_S, SECRETS, SHOPS, Evening, Question, open_evening
@@ -148,7 +148,7 @@ def without_slack(evening, shop):
 
 
 def random_list(question):
-    items = np.random.default_rng((question.day, question.row)).choice(300, 10, replace=False)
+    items = default_rng((question.day, question.row)).choice(300, 10, replace=False)
     return [f"SKU-{item}" for item in items]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import cache
 from itertools import combinations
+from math import nan
 
 import scipy
 
@@ -23,12 +24,12 @@ def ranks(a, b):
 
 def appended_tau(a, b):
     if not a or not b:
-        return math.nan
+        return nan
     universe = [*a, *(item for item in b if item not in a)]
     return (
         float(scipy.stats.kendalltau(*places(universe, a, b)).statistic)
         if len(universe) > 1
-        else math.nan
+        else nan
     )
 
 
@@ -47,7 +48,7 @@ def kendall_tau(a, b):
 
 def tied_tau(a, b):
     places = _tied_places(a, b)
-    return float(scipy.stats.kendalltau(*places).statistic) if places else math.nan
+    return float(scipy.stats.kendalltau(*places).statistic) if places else nan
 
 
 def tied_weighted_tau(a, b):
@@ -55,7 +56,7 @@ def tied_weighted_tau(a, b):
     return (
         float(scipy.stats.weightedtau(*([-place for place in arm] for arm in places)).statistic)
         if places
-        else math.nan
+        else nan
     )
 
 
@@ -77,7 +78,7 @@ def kendall_distance(a, b):
 def topk_kendall(a, b, penalty):
     """A pair of items costs 1 in opposite order, an absent item being last, and the penalty where a list has neither."""
     if not a or not b:
-        return math.nan
+        return nan
     ranked = zip(*places(list(dict.fromkeys([*a, *b])), a, b), strict=True)
     total = 0.0
     for (ours_x, theirs_x), (ours_y, theirs_y) in combinations(ranked, 2):
@@ -90,7 +91,7 @@ def topk_kendall(a, b, penalty):
 
 def topk_kendall_normalized(a, b, penalty):
     if not a or not b:
-        return 1.0 if a or b else math.nan
+        return 1.0 if a or b else nan
     return topk_kendall(a, b, penalty) / _topk_apart(len(a), len(b), penalty)
 
 
@@ -108,7 +109,7 @@ def weighted_tau(a, b):
 def tau_ap(truth, estimate):
     down = common(estimate, truth)
     if len(down) < 2:
-        return math.nan
+        return nan
     correct = [
         sum(truth.index(above) < truth.index(down[i]) for above in down[:i])
         for i in range(1, len(down))
@@ -119,7 +120,7 @@ def tau_ap(truth, estimate):
 def element_weighted_tau(a, b, weights):
     """Tau-b over the members of the universe, a member of weight w speaking w times of each other."""
     if not a or not b:
-        return -1.0 if a or b else math.nan
+        return -1.0 if a or b else nan
     ours, theirs = apart(a, b)
     low = _weighted_universe(ours, theirs, {each: weights[each[1]] for each in [*ours, *theirs]})
     return 2 * (_weighted_universe(a, b, weights) - low) / (1 - low) - 1
@@ -142,14 +143,14 @@ def _weighted_universe(a, b, weights):
 
 def element_weighted_kendall_distance_normalized(a, b, weights):
     most = sum(weights[x] * weights[y] for x, y in combinations(common(a, b), 2))
-    return generalized_kendall_distance(a, b, weights) / most if most else math.nan
+    return generalized_kendall_distance(a, b, weights) / most if most else nan
 
 
 def generalized_kendall_distance(a, b, weights, discount=None):
     """Sum over inverted pairs, item by item; ``discount`` None for steps that cost 1."""
     shared = common(a, b)
     if len(shared) < 2:
-        return math.nan
+        return nan
     cost = {item: weights[item] * step_cost(a, b, item, discount) for item in shared}
     inverted = [(x, y) for x, y in combinations(shared, 2) if b.index(x) > b.index(y)]
     return float(sum(cost[x] * cost[y] for x, y in inverted))
@@ -168,20 +169,18 @@ def step_cost(a, b, item, discount):
 def footrule(a, b):
     ours, theirs = ranks(a, b)
     return (
-        float(sum(abs(i - j) for i, j in zip(ours, theirs, strict=True)))
-        if len(ours) > 1
-        else math.nan
+        float(sum(abs(i - j) for i, j in zip(ours, theirs, strict=True))) if len(ours) > 1 else nan
     )
 
 
 def footrule_normalized(a, b):
     z = len(common(a, b))
-    return footrule(a, b) / (z * z // 2) if z > 1 else math.nan
+    return footrule(a, b) / (z * z // 2) if z > 1 else nan
 
 
 def topk_footrule(a, b):
     if not a or not b:
-        return math.nan
+        return nan
     places = [{item: rank for rank, item in enumerate(ranking, start=1)} for ranking in (a, b)]
     return float(
         sum(
@@ -193,7 +192,7 @@ def topk_footrule(a, b):
 
 def topk_footrule_normalized(a, b):
     if not a or not b:
-        return 1.0 if a or b else math.nan
+        return 1.0 if a or b else nan
     return topk_footrule(a, b) / topk_footrule(*apart(a, b))
 
 
@@ -201,7 +200,7 @@ def weighted_footrule(a, b, weights, discount=None):
     """Each item's weight times how far it moves, ranks being the weight ahead."""
     shared = common(a, b)
     if len(shared) < 2:
-        return math.nan
+        return nan
     cost = {item: weights[item] * step_cost(a, b, item, discount) for item in shared}
     starts = [_starts(ranking, cost) for ranking in (shared, common(b, a))]
     return sum(cost[item] * abs(starts[0][item] - starts[1][item]) for item in shared)
@@ -211,7 +210,7 @@ def weighted_footrule_normalized(a, b, weights):
     """By the mean of what reversing either list would cost."""
     shared, there = common(a, b), common(b, a)
     if len(shared) < 2:
-        return math.nan
+        return nan
     reversals = [weighted_footrule(ranking, ranking[::-1], weights) for ranking in (shared, there)]
     return weighted_footrule(a, b, weights) / (sum(reversals) / 2)
 

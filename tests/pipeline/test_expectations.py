@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy
+from numpy.random import default_rng
 
 from factories import DAY, SLOT, arm_score, comparison, coverage_rule, expect, rule, summary
 from monitor.model.alerts import State
@@ -139,7 +140,7 @@ def told(means, what):
 
 
 def test_small_falls_add_up_to_a_trend_but_none_of_them_is_a_drop():
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     what = watched(drop(), drop(alert="Trend", learned=Learning.TREND))
     healthy = 0.5 + 0.03 * rng.normal(size=30)
     falling = 0.45 + 0.01 * rng.normal(size=20)
@@ -211,7 +212,7 @@ def test_rules_learn_from_a_run_that_nearly_was_a_drop_only_after_three_more_run
 
 
 def test_a_drift_does_not_become_normal_before_its_alert_or_while_it_fires():
-    rng = np.random.default_rng(4)
+    rng = default_rng(4)
     what = watched(drop(alert="Trend", learned=Learning.TREND))
     *past, last = told(
         [*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what
@@ -244,7 +245,7 @@ def random_run(rng, segments):
 
 def test_lessons_give_the_same_expectations_as_the_summaries_of_the_same_runs():
     """The slow reference: every value measured anew from every summary of every past run."""
-    rng = np.random.default_rng(11)
+    rng = default_rng(11)
     trend = drop(alert="Trend", learned=Learning.TREND)
     watches = (drop(alert="Mean"), drop(alert="Tail", statistic="p05"), trend, FAR)
     what = watched(*(replace(each, segments="each", min_users=30) for each in watches))

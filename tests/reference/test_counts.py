@@ -5,6 +5,7 @@ import pytest
 import scipy
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from factories import summary
 from monitor.measures.summaries import summarize_one
@@ -46,7 +47,7 @@ def test_counts_of_users_hit_one_by_one_are_judged_by_the_exact_conditional_test
 
 
 def test_the_limit_is_where_the_chance_falls_to_the_share():
-    found = learn(np.random.default_rng(1).poisson([0.1, 1, 4], (20, 3)).astype(float))
+    found = learn(default_rng(1).poisson([0.1, 1, 4], (20, 3)).astype(float))
     users = np.full(3, float(USERS))
 
     assert found.p_values(found.limit(users, np.full(3, SHARE)), users) == pytest.approx(
@@ -64,7 +65,7 @@ def chance_beyond(limits, mean, dispersion):
 
 def test_healthy_counts_pass_their_limit_as_seldom_as_stated():
     for runs, mean, dispersion in [(5, 0.1, 1), (40, 8, 1), (40, 1, 1.5), (5, 1, 2)]:
-        rng = np.random.default_rng(2)
+        rng = default_rng(2)
         shape = (runs, 400)
         clusters = max(dispersion - 1, 1e-9)
         counts = (
@@ -113,7 +114,7 @@ def test_users_that_every_run_hits_change_no_limit_and_hide_no_others():
 def test_counts_that_never_vary_are_judged_by_that_too():
     assert (
         judge(np.full(40, 4.0), 12)[1]
-        < judge(np.random.default_rng(3).poisson(4, 40).astype(float), 12)[1] / 10
+        < judge(default_rng(3).poisson(4, 40).astype(float), 12)[1] / 10
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from monitor.model.errors import InputError
 from monitor.statistics.sequential import gate
@@ -73,7 +74,7 @@ def test_equal_scores_and_missing_users_give_this_verdict_and_reason():
 
 
 def test_the_bounds_contain_every_value_of_the_missing_users():
-    values = np.random.default_rng(1).random(300)
+    values = default_rng(1).random(300)
     with_missing = gate_sample(sample(values, missing=30), 0.5, 0.01)
     for fill in (0.0, 0.3, 1.0):
         filled = gate_sample(sample(np.append(values, np.full(30, fill))), 0.5, 0.01)
@@ -158,7 +159,7 @@ def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at
 
 
 def test_the_capital_at_the_bounds_is_one_over_alpha():
-    scores = count_scores(np.random.default_rng(3).beta(2, 5, 500))
+    scores = count_scores(default_rng(3).beta(2, 5, 500))
     low, high = bound_mean(scores, scores, 0.05)
     assert log_capital(scores, high) == pytest.approx(math.log(20), abs=1e-4)
     assert log_capital(scores.flipped(), 1 - low) == pytest.approx(math.log(20), abs=1e-4)
@@ -166,7 +167,7 @@ def test_the_capital_at_the_bounds_is_one_over_alpha():
 
 def test_rounding_many_scores_widens_the_bounds_by_less_than_a_step(monkeypatch):
     monkeypatch.setattr(gate, "_GRID", 2**8)
-    many = count_scores(np.random.default_rng(4).beta(2, 5, 1000))
+    many = count_scores(default_rng(4).beta(2, 5, 1000))
     low, high = bound_mean(many, many, 0.01)
     assert log_capital(many, high) >= math.log(100)
     assert log_capital(many, high - 2**-7) < math.log(100)
@@ -176,7 +177,7 @@ def test_rounding_many_scores_widens_the_bounds_by_less_than_a_step(monkeypatch)
 def test_bounds_are_at_most_two_and_a_half_times_as_wide_as_those_of_one_look():
     """Beside Student's interval, which holds for one look only."""
     for n in (100, 1000, 10_000):
-        scores = np.random.default_rng(5).beta(20, 20, n)
+        scores = default_rng(5).beta(20, 20, n)
         low, high = bound_mean(count_scores(scores), count_scores(scores), 0.005)
         once = scipy.stats.t.interval(0.99, n - 1, scores.mean(), scipy.stats.sem(scores))
         assert once[1] - once[0] < high - low < 2.6 * (once[1] - once[0])

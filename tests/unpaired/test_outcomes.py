@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy
 import sqlalchemy as sa
+from numpy.random import default_rng
 
 from bench.outcomes import WORLDS, look
 from commands import assert_refused, rankwatch, read_json
@@ -35,7 +36,7 @@ from unpaired.world import BEGINS
 
 def test_the_difference_and_its_interval_are_those_of_a_regression_on_the_arm_and_on_before():
     """The ends of the interval are the ratios that are ``width`` standard errors away. The outcomes are skewed."""
-    rng = np.random.default_rng(2)
+    rng = default_rng(2)
     taste = rng.lognormal(size=3000)
     is_candidate = np.arange(3000) >= 1000
     now = rng.poisson(3 * taste).astype(float)
@@ -107,7 +108,7 @@ def test_the_width_is_that_of_the_normal_mixture():
 
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_interval_has_the_truth_in_all_60_looks_in_95_of_100_tests(name):
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     lacks = sum(look(rng, name, 400)[0] for _ in range(40))
     # With 5 %, more than 6 of 40 tests have a chance of 1 in 300.
     assert lacks <= 6
@@ -218,7 +219,7 @@ LOG = Path("log.jsonl")
 
 def write_test_log(effect=1.0, **more):
     """A test of 400 users with three requests a day. The candidate's clicks are multiplied by ``effect``."""
-    rng = np.random.default_rng(8)
+    rng = default_rng(8)
     rows = []
     for day, number, hour in product(range(-2, 3), range(400), (1, 2, 3)):
         arm = "ab"[number % 2] if day >= 0 else "a"

@@ -6,6 +6,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 import scipy
+from numpy.random import default_rng
 
 from bench import unpaired
 from factories import summary
@@ -63,7 +64,7 @@ def test_counts_and_shares_out_of_range_are_refused():
 
 
 def test_the_self_gap_is_that_of_welch():
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     arms = [rng.random(80), rng.random(30) / 2]
     gap = mean_gap(*(summarize_one("all", "rbo", scores, (0, 1)) for scores in arms))
     expected = scipy.stats.ttest_ind(*arms, equal_var=False)
@@ -97,7 +98,7 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
 
 
 def test_the_benchmark_computes_the_same_gaps():
-    rng = np.random.default_rng(14)
+    rng = default_rng(14)
     scores = [rng.random(400) ** 2, rng.random(300) ** 3]
     sums = [unpaired.features(each, each < 0.01).sum(axis=0, dtype=float) for each in scores]
     values, errors = unpaired.gaps_of(*sums, 400, 300)  # type: ignore[call-arg]
@@ -144,7 +145,7 @@ def mean_similarity(pairs):
 
 def test_the_between_excess_is_that_of_all_pairs():
     for shortest in [None, 0]:
-        rng = np.random.default_rng(3)
+        rng = default_rng(3)
         codes = random_lists(rng, 9, 4, shortest=shortest), random_lists(rng, 7, 4, 8, shortest)
         found = between_excess(counted(codes[0][:2], codes[0][2:]), counted(codes[1]), P)
         arms = [[row[row >= 0].tolist() for row in arm] for arm in codes]
@@ -163,7 +164,7 @@ def test_the_between_excess_is_a_quarter_of_the_energy_distance():
 
 
 def test_merged_counts_are_those_of_one_pass():
-    lists = random_lists(np.random.default_rng(6), 20, 4, shortest=0)
+    lists = random_lists(default_rng(6), 20, 4, shortest=0)
     left, right = counted(lists[:5]), counted(lists[5:])
     left.merge(right)
     assert left.users == 20
@@ -202,11 +203,11 @@ def test_items_are_ordered_by_the_larger_difference_of_shares():
 
 
 def hashes_of(users, seed):
-    return np.random.default_rng(seed).integers(0, 2**63, users).astype(np.uint64)
+    return default_rng(seed).integers(0, 2**63, users).astype(np.uint64)
 
 
 def test_p_is_the_share_of_shifts_that_are_at_least_as_far():
-    rng = np.random.default_rng(7)
+    rng = default_rng(7)
     codes, is_candidate = random_lists(rng, 30, 4, shortest=0), rng.random(30) < 0.3
     hashes = hashes_of(30, 8)
     order = np.argsort(hashes)
@@ -230,7 +231,7 @@ def differ(codes, is_candidate, hashes):
 
 
 def test_arms_differ_by_items_and_by_missing_lists_but_not_by_chance():
-    rng = np.random.default_rng(9)
+    rng = default_rng(9)
     codes = random_lists(rng, 4000, 5, 50)
     is_candidate = rng.random(4000) < 0.1
     hashes = hashes_of(4000, 10)
@@ -249,7 +250,7 @@ def test_a_single_arm_is_not_compared():
 
 
 def test_pairs_use_each_user_once_and_groups_of_the_larger_arm():
-    rng = np.random.default_rng(11)
+    rng = default_rng(11)
     baseline = np.array([0.1, 0.2, np.nan, 0.4, 0.8, 1.6])
     candidate = np.array([0.5, np.nan, 0.25])
     scores = pair_scores(baseline, candidate, rng)
@@ -260,7 +261,7 @@ def test_pairs_use_each_user_once_and_groups_of_the_larger_arm():
 
 
 def test_the_gate_judges_the_self_gap_by_pairs():
-    rng = np.random.default_rng(12)
+    rng = default_rng(12)
     scale = Scale(-1, 1)
     for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
         scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from numpy.random import default_rng
 
 from factories import SLOT, comparison, rule
 from monitor.boundary import temporary_database
@@ -51,7 +51,7 @@ second_ring = partial(pytest.param, marks=pytest.mark.integration)
 
 def rows_of(seed, *, odd):
     """One row for each user. With ``odd``, some lists, items and users are null or empty, and some users occur twice."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     rows = []
     for place in rng.permutation(SIZE).tolist():
         country = [None, "", "DE", "FR", "IT", "UK"][place % 6]
@@ -394,7 +394,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed_and_a_full_disk_is
     tmp_path, spill, monkeypatch
 ):
     users = [f"user-{number:06}-{'x' * 40}" for number in range(150_000)]
-    rng, files = np.random.default_rng(1), []
+    rng, files = default_rng(1), []
     for name in ("baseline", "candidate"):
         lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
         path = f"{tmp_path}/{name}.parquet"
