@@ -14,7 +14,6 @@ from monitor.web.access_options import AccessOptions
 from monitor.web.server import WebServer
 
 KIM = ("kim", "correct horse")
-Answer = tuple[int, dict[str, str], bytes]
 
 
 def hashed(password, prefix="2b"):
