@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from commands import assert_refused, objects, of_all, rankwatch, read_json
+from commands import assert_refused, objects, rankwatch, read_json
 from forking import ended, started
 from servers.daemon import wait_for
 from servers.webhook import answer
@@ -39,8 +39,10 @@ def hook(collector):
 
 def alert_at_once(world, collector, **options):
     """Write lists far apart, whose first run sends a message to the collector."""
-    write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook(collector), **options)
-    adjust(("for: 2", "for: 1"))
+    receivers = hook(collector)
+    write_world(
+        world, "sqlite:///rankwatch.db", every="1d", receivers=receivers, streak=1, **options
+    )
     write_lists(CANDIDATE, APART)
 
 
@@ -54,6 +56,7 @@ def test_a_report_is_written_whole_or_not_at_all():
     assert_refused("""
         report nope -o report.html | 2 | no finished run of a comparison named 'nope' is stored
         report feed -o report.html --slot 2024-01-10 | 2 | has the slot 2024-01-10T00:00:00Z: it was never run
+        report feed -o report.html --until 2001-01-01 | 2 | is stored up to 2001
         report feed -o nowhere/report.html | 74 | nowhere/report.html: No such file
         report feed -o x.html --slot 2024-01-08 --until 2024-01-08 | 2 | --slot
     """)
@@ -62,8 +65,6 @@ def test_a_report_is_written_whole_or_not_at_all():
 
 def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     first, second = map(json.loads, (fired / "runs.jsonl").read_text().splitlines())
-    assert (first["status"], first["paired"]) == ("ok", 60)
-    assert of_all(first)["extended_tau"]["mean"] == -1.0
     ((pending,), (firing,)) = first["transitions"], second["transitions"]
     assert (pending["to_state"], firing["to_state"]) == ("pending", "firing")
     _, listed = read_json("alerts")
@@ -137,16 +138,6 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     done = rankwatch("check --json")
     problem = json.loads(done.stdout)["database"]["problem"]
     assert (done.returncode, problem in done.stderr) == (4, True)
-
-
-@pytest.mark.usefixtures("world")
-def test_check_says_how_many_ids_match_and_which_forms_would_help():
-    write_lists(CANDIDATE, ["item:2", "item:01", "item:x"])
-    shown = rankwatch("check --users 2").stdout
-    assert "  0 of 5 items in the lists of 2 users match\n" in shown
-    assert "  no item is in both arms: the ids differ in several ways, such as" in shown
-    assert 'Set item_ids: [{prefix: "item:"}, int] for both arms: then 2 of 3 match\n' in shown
-    assert re.search(r"  ([0-9]+) of \1 users of the baseline are in both arms\n", shown)
 
 
 @pytest.mark.usefixtures("world")
@@ -226,7 +217,6 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side():
     assert {each["metric"] for each in found["summaries"]} == {"extended_tau", "rbo(p=0.9)"}
     explained = found["explanation"]
     assert (explained["metric"], explained["before"]) == ("extended_tau", None)
-    assert_refused("show feed --slot 2024-01-10 | 2 | 2024-01-10")
 
 
 @pytest.mark.usefixtures("world")

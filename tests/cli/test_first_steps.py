@@ -83,7 +83,9 @@ def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_ar
         "retrain: {file: {path: second.csv, user: customer, item: product, rank: position}}"
         in written
     )
-    assert "10 of 10 items in the lists of 3 users match" in rankwatch("check").stdout
+    checked = rankwatch("check").stdout
+    for said in ("10 of 10 items in the lists of 3 users match", "12 of 12 users of the baseline"):
+        assert f"  {said}" in checked
     assert "the same lists" not in rankwatch("run-once --slot 2024-01-08").stdout
     assert (
         "both arms have the same lists as in the run of 2024-01-08" in rankwatch("run-once").stdout

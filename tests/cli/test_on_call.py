@@ -65,7 +65,7 @@ def test_who_accepted_which_level_is_recorded_once_and_shown():
 
 
 @pytest.mark.usefixtures("fired")
-def test_what_cannot_be_accepted_or_silenced_is_refused_with_a_reason():
+def test_what_cannot_be_accepted_silenced_backfilled_or_shown_is_refused_with_a_reason():
     assert_refused("""
         accept feed --since 2024-01-07 | 2 | no ok run of feed has the slot 2024-01-07T00:00:00Z: see `rankwatch runs feed`
         accept feed --since 2024-01-08 --undo | 2 | feed has no acceptance that begins with 2024-01-08T00:00:00Z
@@ -79,6 +79,8 @@ def test_what_cannot_be_accepted_or_silenced_is_refused_with_a_reason():
         silence add alert=~( --for 1h | 2 | is no regular expression
         silence add --for 1h | 2 | Missing argument
         silence expire 9223372036854775808 | 2 | less than or equal
+        backfill feed | 2 | has no `relevance:` in the configuration
+        show feed --slot 2024-01-10 | 2 | 2024-01-10
         show feed --users 9223372036854775808 | 2 | less than or equal
     """)
 

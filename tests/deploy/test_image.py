@@ -18,6 +18,7 @@ from monitor.settings.configuration import Settings
 
 ROOT = DEPLOY.parent
 COMPOSE = yaml_of("compose.yaml")
+SERVICES = COMPOSE["services"]
 STEPS = re.findall(r"(?m)^ *([A-Z]+) +(.+)$", text_of("Dockerfile").replace("\\\n", " "))
 """The Dockerfile's instructions, each with its arguments on one line."""
 
@@ -71,9 +72,9 @@ def test_images_are_pinned_and_nothing_of_the_distribution_is_added():
     assert not [arguments for word, arguments in STEPS if word == "RUN" and "apt-get" in arguments]
     assert re.fullmatch(r"PYTHON=python:3\.\d+\.\d+-slim-\w+", STEPS[0][1])
     assert ("ARG", f"VERSION={monitor.__version__}") in STEPS
-    for service in COMPOSE["services"].values():
+    for service in SERVICES.values():
         assert re.search(r":v?\d+\.\d+[^:]*$", service["image"])
-    assert COMPOSE["services"]["rankwatch"]["image"] == f"rankwatch:{monitor.__version__}"
+    assert SERVICES["rankwatch"]["image"] == f"rankwatch:{monitor.__version__}"
 
 
 def test_the_health_check_asks_where_the_daemon_listens_and_loads_no_settings_for_it():
@@ -85,7 +86,7 @@ def test_the_health_check_asks_where_the_daemon_listens_and_loads_no_settings_fo
 
 
 def test_every_mounted_file_exists_and_every_volume_and_secret_is_declared():
-    for name, service in COMPOSE["services"].items():
+    for name, service in SERVICES.items():
         for mount in service.get("volumes", []):
             source, target, *mode = mount.split(":")
             if source.startswith("."):
@@ -94,13 +95,13 @@ def test_every_mounted_file_exists_and_every_volume_and_secret_is_declared():
             else:
                 assert source in COMPOSE["volumes"], (name, source)
         assert set(service.get("secrets", [])) <= set(COMPOSE["secrets"]), name
-        assert set(service.get("depends_on", {})) <= set(COMPOSE["services"]), name
+        assert set(service.get("depends_on", {})) <= set(SERVICES), name
         for key in service.get("environment", {}):
             assert "PASSWORD" not in key or key.endswith("_FILE"), (name, key)
 
 
 def test_ports_are_published_on_loopback_only():
-    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert len(ports) == 4
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
 
@@ -111,11 +112,11 @@ def test_every_address_named_in_a_configuration_is_a_service():
     text = "".join(map(text_of, (*files, f"{sources}/postgresql.yml")))
     named = set(re.findall(r"\b([a-z]+):\d{4,5}\b", text)) - {"localhost"}
     assert named == {"rankwatch", "alertmanager", "prometheus", "postgres", "recommenders"}
-    assert named <= set(COMPOSE["services"])
+    assert named <= set(SERVICES)
 
 
 def test_grafana_finds_the_dashboard_where_it_is_mounted():
-    grafana = COMPOSE["services"]["grafana"]
+    grafana = SERVICES["grafana"]
     (provider,) = yaml_of("grafana/provisioning/dashboards/rankwatch.yml")["providers"]
     path, home = provider["options"]["path"], "rankwatch-overview.json"
     (source,) = (mount.split(":")[0] for mount in grafana["volumes"] if mount.split(":")[1] == path)

@@ -279,24 +279,6 @@ def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story):
     assert "RankwatchSourceFailing" not in {alert for _, alert, _ in story.heard.said}
 
 
-def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story):
-    means = {
-        chapter: [float(sample["value"][1]) for sample in story.prometheus.query(_MEAN, at=at)]
-        for chapter, at in story.chapters.items()
-    }
-
-    assert means == {
-        "healthy": [1.0],
-        "fault": [0.0],
-        "healed": [1.0],
-        "source down": [],
-        "daemon stopped": [],
-    }
-
-
-_MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
-
-
 @pytest.mark.parametrize("name", dashboards.NAMES)
 def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, name):
     board = dashboards.read(name)

@@ -15,25 +15,34 @@ def write_lists(path, items):
     draft.replace(path)
 
 
-def write_world(folder, url, *, every="1s", receivers="", names=("feed",)):
+def write_world(folder, url, **options):
     write_lists(folder / "baseline.jsonl", SIMILAR)
     if not (folder / "candidate.jsonl").exists():
         write_lists(folder / "candidate.jsonl", SIMILAR)
-    return write_config(folder, url, every=every, receivers=receivers, names=names)
+    return write_config(folder, url, **options)
 
 
-def write_config(folder, url, *, every, receivers="", names):
+def write_config(  # noqa: PLR0913 - the choices of a test
+    folder,
+    url,
+    *,
+    every="1s",
+    receivers="",
+    names=("feed",),
+    streak=2,
+    candidate="{file: {path: candidate.jsonl, user: user_id, items: items}}",
+):
     comparisons = "".join(
         f"""
   - name: {name}
     every: {every}
     k: 5
     baseline: {{file: {{path: baseline.jsonl, user: user_id, items: items}}}}
-    candidate: {{file: {{path: candidate.jsonl, user: user_id, items: items}}}}
+    candidate: {candidate}
     users: {{all: true}}
     metrics: [extended_tau, rbo]
     rules:
-      - {{alert: SimilarityLow, metric: extended_tau, below: 0.35, for: 2, severity: critical}}
+      - {{alert: SimilarityLow, metric: extended_tau, below: 0.35, for: {streak}, severity: critical}}
 """
         for name in names
     )

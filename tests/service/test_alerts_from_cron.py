@@ -15,8 +15,7 @@ def test_an_alert_ends_four_intervals_of_its_comparison_ahead(
 ):
     write_lists(tmp_path / "candidate.jsonl", APART)
     receivers = f'receivers: [alertmanager: {{urls: ["{collector.url}"], resend_every: {resend}}}]'
-    config = write_world(tmp_path, url, every=every, receivers=receivers)
-    config.write_text(config.read_text().replace("for: 2", "for: 1"))
+    config = write_world(tmp_path, url, every=every, receivers=receivers, streak=1)
 
     with open_one_shot(config, reconciles=True) as service:
         list(service.run_once("feed", SLOT))

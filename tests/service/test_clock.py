@@ -25,10 +25,8 @@ NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
 def world(folder, more=""):
     """A comparison that runs every hour. ``more`` is another line of its settings."""
-    config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1h")
-    text = config.read_text().replace("for: 2", "for: 1")
-    config.write_text(text.replace("every: 1h", f"every: 1h\n    {more}"))
-    return config
+    url = f"sqlite:///{folder}/rankwatch.db"
+    return write_world(folder, url, every=f"1h\n    {more}", streak=1)
 
 
 def states(watched):

@@ -206,7 +206,6 @@ LOST = "the candidate gave no list for 220 of 220 users: left them out; nothing 
             "configuration",
         ),
     ],
-    ids=["none", "failed", "few users", "no scores", "earlier configuration"],
 )
 def test_without_a_usable_run_the_sentence_has_the_reason(world, act, left_out, words):
     act(world)
@@ -322,16 +321,14 @@ metrics: [footrule], noise_floor: null          margin: 0.5, reference: .nan  fo
 PARTS = {"early": SampleOptions(fixed=9, stop_when="decided"), "temporal": NoiseFloor.TEMPORAL}
 
 
-@pytest.mark.parametrize("changes, asked, words", cells(REFUSED))
-def test_a_question_without_an_answer_is_rejected_with_the_reason(changes, asked, words):
-    changes, asked = (yaml.safe_load(f"{{{text.strip('-')}}}") for text in (changes, asked))
-    changed_to = {
-        name: tuple(each) if isinstance(each, list) else PARTS.get(each, each)
-        for name, each in changes.items()
-    }
-    comparison = sampled(**changed_to)
-    with pytest.raises(MonitorError, match=re.escape(words)):
-        make_question(
-            {comparison.name: comparison},
-            **({"name": comparison.name, "margin": 0.05, "alpha": 0.01} | asked),
-        )
+def test_a_question_without_an_answer_is_rejected_with_the_reason():
+    for *given, words in cells(REFUSED):
+        changes, asked = (yaml.safe_load(f"{{{text.strip('-')}}}") for text in given)
+        changed_to = {
+            name: tuple(each) if isinstance(each, list) else PARTS.get(each, each)
+            for name, each in changes.items()
+        }
+        comparison = sampled(**changed_to)
+        asked = {"name": comparison.name, "margin": 0.05, "alpha": 0.01} | asked
+        with pytest.raises(MonitorError, match=re.escape(words)):
+            make_question({comparison.name: comparison}, **asked)

@@ -34,7 +34,9 @@ def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_p
             monkeypatch.undo()
             watched.let_pass(HOUR)
             watched.await_run(NOON + 2 * HOUR)
-        assert watched.runs()[NOON + HOUR].status is RunStatus.FAILED
+        lost = watched.runs()[NOON + HOUR]
+        assert lost.status is RunStatus.FAILED
+        assert "its deadline of 4s plus 0 s: its work was left behind" in lost.reason
         assert watched.daemon._in_force.wiring.watched["feed"] is not hung
 
 
@@ -64,8 +66,8 @@ def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_pat
         assert watched.runs()[NOON + HOUR] == run
 
 
-def daily(call, limit_s=60.0):
-    return JobPlan(call=call, when=Every(DAY), limit=limit_s * SECOND)
+def daily(call, limit=MINUTE):
+    return JobPlan(call=call, when=Every(DAY), limit=limit)
 
 
 def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
@@ -96,7 +98,7 @@ def test_a_job_that_hangs_is_abandoned_and_started_again():
         ended.wait(20)
 
     with scheduling(SteppedClock(), lambda name, _: hung.append(name)) as scheduler:
-        scheduler.follow({"one": daily(work, 0.05)})
+        scheduler.follow({"one": daily(work, SECOND / 20)})
         wait_for(lambda: len(count) >= 2, "its second begin")
         ended.set()
     assert set(hung) == {"one"}

@@ -2,15 +2,14 @@
 
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
-from structlog.testing import CapturingLogger
 
 import published
 from alerts.test_conditions import condition
 from export.page import scraped
 from factories import DAY, HOUR, MINUTE, SECOND, SLOT, HeldClock, comparison, lost_lists, pull, rule
+from logs import captured
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.rules import Condition
@@ -120,8 +119,8 @@ def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_awa
 
 @pytest.mark.parametrize(
     "jump, slept_s",
+    # Six hours set or slept; six hours slept, the monotonic clock goes on; a year back.
     [(HOUR * 6, 0.0), (HOUR * 6, 6 * 3600.0), (-HOUR * 24 * 365, 0.0)],
-    ids=["six hours set or slept", "six hours slept, the monotonic clock goes on", "a year back"],
 )
 def test_a_set_clock_or_a_sleep_makes_nothing_stale_before_the_next_run_was_due(
     world, jump, slept_s
@@ -156,14 +155,8 @@ def test_a_comparison_that_never_ran_is_stale_after_its_wait(world):
 NOW = SLOT + 50 * DAY
 
 
-@pytest.fixture
-def logs(monkeypatch):
-    found = CapturingLogger()
-    monkeypatch.setattr(jobs, "log", found)
-    return found
-
-
-def test_deleted_rows_are_counted_by_kind_and_logged(store, logs):
+def test_deleted_rows_are_counted_by_kind_and_logged(store, monkeypatch):
+    logs = captured(monkeypatch, jobs)
     publisher = PrometheusPublisher(version="1")
     for days in (0, 1, 48):  # the last one confirms the clock
         run(store, SLOT + days * DAY)
@@ -173,10 +166,7 @@ def test_deleted_rows_are_counted_by_kind_and_logged(store, logs):
     assert shown.value("pruned_rows_total", kind="scores") == 3
     assert shown.value("prune_last_success_timestamp_seconds") == (SLOT + 50 * DAY).timestamp()
     assert (shown.value("database_size_bytes", kind="evidence") or 0) > 0
-    assert [call.method_name for call in logs.calls] == ["info"]
-
-
-START = datetime(2024, 1, 1, tzinfo=UTC)
+    assert [line["log_level"] for line in logs.entries] == ["info"]
 
 
 SKIPPED = """
@@ -191,13 +181,11 @@ SKIPPED = """
 
 
 def test_skipped_slots_are_counted_as_overlap_busy_or_missed():
+    slot = SLOT + 4 * MINUTE
     for due_s, ended_s, counts in rows(SKIPPED):
-        newest = published.run(
-            slot=START, started_at=START, finished_at=START + int(ended_s) * SECOND
-        )
-        slot = START + 4 * MINUTE
-        due = slot if due_s == "-" else START + int(due_s) * SECOND
+        newest = published.run(finished_at=SLOT + int(ended_s) * SECOND)
+        due = slot if due_s == "-" else SLOT + int(due_s) * SECOND
         skipped = count_skipped(Every(MINUTE), newest, slot, due)
         assert " ".join(f"{reason}={count}" for reason, count in sorted(skipped.items())) == counts
-        assert not count_skipped(Every(MINUTE), newest, START + MINUTE, due)
-        assert not count_skipped(Every(MINUTE), newest, START, due)
+        for earlier in (SLOT + MINUTE, SLOT):
+            assert count_skipped(Every(MINUTE), newest, earlier, due) == {}

@@ -122,12 +122,12 @@ REFUSED = f"""
 """
 
 
-@pytest.mark.parametrize("option, told", rows(REFUSED))
-def test_invalid_outputs_of_metrics_are_rejected_before_the_run(folder, option, told):
-    done = rankwatch(f"run-once {option}")
-    assert done.returncode == 2
-    assert told in done.stderr
-    assert not [secret for secret in ("1234", "s3cret") if secret in done.stderr]
+def test_invalid_outputs_of_metrics_are_rejected_before_the_run(folder):
+    for option, told in rows(REFUSED):
+        done = rankwatch(f"run-once {option}")
+        assert done.returncode == 2
+        assert told in done.stderr
+        assert not [secret for secret in ("1234", "s3cret") if secret in done.stderr]
     assert not (folder / "rankwatch.db.lock").exists()  # nothing was opened
 
 

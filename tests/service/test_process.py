@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from types import SimpleNamespace
 from typing import cast
 
@@ -23,18 +22,14 @@ from places import ROOT
 from servers.daemon import serving
 from servers.webhook import hang
 from service.lists_world import write_world
-from service.single_runs import run_slot, runner, watch
+from service.single_runs import runner, watch
 from storage.worked import runs_of, store_at
 
 
-def watched(baseline):
-    return watch(arms(baseline, "a:1", users("a")))
-
-
-ENDINGS = [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")]
-
-
-@pytest.mark.parametrize("number, ending, code", ENDINGS)
+@pytest.mark.parametrize(
+    "number, ending, code",
+    [(signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, "143")],
+)
 def test_a_signal_waits_for_the_end_of_the_block_and_handlers_are_restored(number, ending, code):
     done = []
     before = signal.getsignal(number)
@@ -63,32 +58,11 @@ def test_an_interrupt_waits_for_the_end_of_a_transaction_and_releases_a_claimed_
     monkeypatch.setattr(store.runs, step, interrupt_and_work)
     interrupted = runner(store)
     with pytest.raises(KeyboardInterrupt):
-        interrupted.run(watched("a:1"), SLOT, receivers=())
+        interrupted.run(watch(arms("a:1", "a:1", users("a"))), SLOT, receivers=())
 
     assert [run.status for run in runs_of(store)] == left
     assert store.runs.held_claim("home-feed", SLOT) is None
     assert not interrupted.claims
-
-
-class Ringing(threading.Event):
-    """What a source waits for; as soon as it does, a signal comes."""
-
-    def __init__(self, number):
-        super().__init__()
-        self.number = number
-
-    def wait(self, timeout=None):
-        signal.pthread_kill(threading.main_thread().ident or 0, self.number)
-        return super().wait(timeout)
-
-
-@pytest.mark.parametrize("number, ending, code", ENDINGS)
-def test_an_interrupted_run_releases_its_slot(store, number, ending, code):
-    source = Ringing(number)
-    with termination_raised(), pytest.raises(ending, match=code):
-        run_slot(store, watched(source))
-    source.set()
-    assert not runs_of(store)
 
 
 @pytest.fixture
@@ -100,10 +74,10 @@ def channel(tmp_path, monkeypatch):
     return listener
 
 
-@pytest.mark.parametrize("address", ["", "/nowhere/notify", "@rankwatch-nobody"])
-def test_notifying_without_systemd_does_nothing(address, monkeypatch):
-    monkeypatch.setenv("NOTIFY_SOCKET", address)
-    notify_systemd("READY=1")
+def test_notifying_without_systemd_does_nothing(monkeypatch):
+    for address in ("", "/nowhere/notify", "@rankwatch-nobody"):
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        notify_systemd("READY=1")
 
 
 def test_the_watchdog_is_notified_at_half_its_interval(monkeypatch):
@@ -159,13 +133,8 @@ def test_systemd_is_notified_only_while_the_daemon_is_healthy(channel, monkeypat
 def test_sigterm_during_a_hung_pull_ends_in_time_and_releases_the_slot(tmp_path, collector):
     url = f"sqlite:///{tmp_path}/rankwatch.db"
     collector.default = hang
-    config = write_world(tmp_path, url, every="1h")
-    source = f'candidate: {{http: {{url: "{collector.url}/{{user}}", timeout: 5m, retries: 0}}}}'
-    config.write_text(
-        config.read_text().replace(
-            "candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}", source
-        )
-    )
+    source = f'{{http: {{url: "{collector.url}/{{user}}", timeout: 5m, retries: 0}}}}'
+    config = write_world(tmp_path, url, every="1h", candidate=source)
     with serving(config) as daemon:
         collector.wait_for(1)
         assert daemon.terminate() == 0  # it waits for 90 seconds at most

@@ -32,7 +32,7 @@ def fill(store, name="home-feed", user="u1", item=None):
     expected = factories.expectation(alert="SimilarityDrop", limit=0.4, opposite=0.6, z=3.5)
     place = f"country={name}"
     for number, slot in enumerate(SLOTS):
-        claim = claimed(store, slot, comparison=name, until=slot + DAY)
+        claim = claimed(store, slot, comparison=name)
         is_last = number == 3
         mean = 0.25 if is_last else 0.5
         alert = {"comparison": name, "since": slot, "dedup_key": KEY, "incident": KEY}
@@ -48,7 +48,6 @@ def fill(store, name="home-feed", user="u1", item=None):
             models={
                 Arm.CANDIDATE: ArmModel(now=name, before=name, since=slot, users={name: 3, "v2": 1})
             },
-            input_hash="ff",
             coverage=published.coverage(),
             summaries=(
                 factories.summary(mean=mean),

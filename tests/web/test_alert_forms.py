@@ -164,7 +164,7 @@ def test_a_form_without_its_token_or_of_another_incident_changes_nothing(browser
     assert browser.is_untouched
 
 
-def test_a_form_of_another_site_changes_nothing(store):
+def test_a_form_of_another_site_changes_nothing(browser):
     origins = ("https://evil.test", "null", "http://127.0.0.1:1", "http://127.0.0.1.evil.test")
     elsewhere = [{"Origin": origin} for origin in origins]
     for kind in ("cross-site", "same-site", "none", ""):
@@ -174,29 +174,25 @@ def test_a_form_of_another_site_changes_nothing(store):
         {"Host": "here.test", "Origin": "http://here.test"},
         {},
     ]
-    fill(store)
-    with browser_of(store) as browser:
-        for headers in elsewhere:
-            assert browser.post("resolve", headers=headers)[0] == 403, headers
-        assert browser.is_untouched
-        for headers in here:
-            assert browser.post("resolve", headers=headers)[0] == 303, headers
+    for headers in elsewhere:
+        assert browser.post("resolve", headers=headers)[0] == 403, headers
+    assert browser.is_untouched
+    for headers in here:
+        assert browser.post("resolve", headers=headers)[0] == 303, headers
 
 
-def test_nobody_acts_where_nobody_is_known_by_name(store):
-    fill(store)
-    with browser_of(store, Access()) as browser:
+def test_nobody_acts_where_nobody_is_known_by_name(browser, store):
+    for user in (("kim", "wrong"), None):
+        assert browser.post("resolve", user=user)[0] == 401
+    with browser_of(store, Access()) as anybody:
         for path in (PAGE, "/alerts"):
-            body = browser.get(path, None)
+            body = anybody.get(path, None)
             assert "web_config_file" in body
             assert 'method="post"' not in body
-            status, said = browser.post("resolve", path, None)
+            status, said = anybody.post("resolve", path, None)
             assert status == 403
             assert "basic_auth_users or verified client certificates" in said
-    with browser_of(store) as browser:
-        for user in (("kim", "wrong"), None):
-            assert browser.post("resolve", user=user)[0] == 401
-        assert browser.is_untouched
+    assert browser.is_untouched
 
 
 @pytest.mark.integration

@@ -4,7 +4,7 @@ import pytest
 
 import published
 from monitor.web.documentation import ABSENT_MESSAGE, Documentation
-from web.sites import KIM, access_of, running
+from web.sites import running
 
 PAGE = "<p>runbook</p>"
 
@@ -62,8 +62,3 @@ def test_an_installation_without_the_site_says_so(tmp_path):
         status, _, body = site.get("/docs/runbooks/SimilarityDrop")
     assert status == 404
     assert ABSENT_MESSAGE in body.decode()
-
-
-def test_who_may_not_read_the_pages_may_not_read_the_documentation(folder):
-    with running(application(folder), access=access_of()) as site:
-        assert (site.status("/docs/"), site.status("/docs/", KIM)) == (401, 200)

@@ -2,9 +2,8 @@
 
 import pytest
 
-import published
 from monitor.web.access import Access
-from web.sites import KIM, running, serving
+from web.sites import KIM, serving
 
 OURS = """
 localhost LOCALHOST:29108 localhost. 127.0.0.1:29108 127.1.2.3 [::1]:29108 10.1.2.3:29108 [fd00::7]:29108
@@ -19,13 +18,10 @@ FOR_MACHINES = "/metrics /-/healthy /-/ready /api/v1/gate/home-feed?margin=0.1"
 
 
 @pytest.fixture
-def open_site(health):
+def open_site(client):
     """Nobody has to authenticate."""
-    access = Access(hosts=frozenset({"rankwatch.example.com"}))
-    with running(
-        published.pages(metrics=published.filled().render, health=health), access=access
-    ) as site:
-        yield site
+    client.server.use_access(Access(hosts=frozenset({"rankwatch.example.com"})))
+    return client
 
 
 def test_pages_are_shown_under_our_names_and_addresses(open_site):

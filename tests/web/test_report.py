@@ -101,16 +101,6 @@ def test_users_are_left_out_and_counted_where_the_file_would_become_large(filled
     assert 'class="thumbs"' in text
 
 
-def test_what_was_never_run_is_said(store, filled):
-    never = "no finished run of a comparison named 'home-feed' is stored: see rankwatch runs"
-    with pytest.raises(AbsentPageError, match=never):
-        written(store)
-    with pytest.raises(AbsentPageError, match="no run of home-feed has the slot 2030"):
-        written(filled, slot=SLOTS[0].replace(year=2030))
-    with pytest.raises(AbsentPageError, match="is stored up to 2001"):
-        written(filled, until=SLOTS[0].replace(year=2001))
-
-
 class Source:
     """Titles of all items, while it is not away."""
 

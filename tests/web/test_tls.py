@@ -4,7 +4,6 @@ import os
 import ssl
 from contextlib import closing, suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -35,14 +34,6 @@ WITHOUT_CLIENTS, IF_GIVEN, REQUIRED = (
 )
 
 
-@pytest.fixture(scope="module")
-def keys(authority, server_pair, client_pair, stranger_pair):
-    """Certificates with their keys. Nobody trusts the authority of the stranger."""
-    return SimpleNamespace(
-        authority=authority, server=server_pair, client=client_pair, stranger=stranger_pair
-    )
-
-
 @pytest.fixture
 def logged(monkeypatch):
     return captured(monkeypatch, rotating)
@@ -64,10 +55,12 @@ def is_let_in(site):
         return False
 
 
-def test_large_pages_are_served_over_tls_by_one_connection_and_not_without_tls(keys):
+def test_large_pages_are_served_over_tls_by_one_connection_and_not_without_tls(
+    authority, server_pair
+):
     page = bytes(range(256)) * 20_000
     with serving(
-        tls=keys.authority.client_context(), page=page, tls_server_config=tls_of(keys.server)
+        tls=authority.client_context(), page=page, tls_server_config=tls_of(server_pair)
     ) as site:
         assert site.server.url == f"https://127.0.0.1:{site.port}"
         assert site.status("/metrics") == 401
@@ -77,27 +70,31 @@ def test_large_pages_are_served_over_tls_by_one_connection_and_not_without_tls(k
             assert [page_by(connection) == page for _ in range(3)] == [True] * 3
 
 
-def test_client_certificates_are_asked_for_and_verified_as_configured(keys, tmp_path):
+def test_client_certificates_are_asked_for_and_verified_as_configured(
+    authority, server_pair, client_pair, stranger_pair, tmp_path
+):
     for client_auth_type, are_let_in in [
         (WITHOUT_CLIENTS, [True, True, True]),
         (IF_GIVEN, [True, True, False]),
         (REQUIRED, [False, True, False]),
     ]:
-        configured = tls_of(keys.server, client_auth_type=client_auth_type)
+        configured = tls_of(server_pair, client_auth_type=client_auth_type)
         if client_auth_type != WITHOUT_CLIENTS:
             (tmp_path / "ca.crt").write_text(
-                f"# Zertifizierungsstelle für Prüfungen\n{keys.authority.cert.read_text()}"
+                f"# Zertifizierungsstelle für Prüfungen\n{authority.cert.read_text()}"
             )
             configured["client_ca_file"] = f"{tmp_path}/ca.crt"
         with serving(tls_server_config=configured) as site:
             found = []
-            for pair in (None, keys.client, keys.stranger):
-                site.tls = keys.authority.client_context(pair)
+            for pair in (None, client_pair, stranger_pair):
+                site.tls = authority.client_context(pair)
                 found.append(is_let_in(site))
         assert found == are_let_in
 
 
-def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys):
+def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
+    authority, server_pair, client_pair
+):
     for allowed in [
         "prometheus.test",
         "spiffe://x/y",
@@ -108,24 +105,24 @@ def test_of_good_certificates_only_those_with_an_allowed_name_come_in(keys):
         "*.test",
     ]:
         configured = tls_of(
-            keys.server, client_auth_type=REQUIRED, client_ca_file=str(keys.authority.cert)
+            server_pair, client_auth_type=REQUIRED, client_ca_file=str(authority.cert)
         )
         configured["client_allowed_sans"] = ["somebody.else", allowed]
         with serving(
-            tls=keys.authority.client_context(keys.client), tls_server_config=configured
+            tls=authority.client_context(client_pair), tls_server_config=configured
         ) as site:
             assert is_let_in(site) is (allowed not in {"client", "*.test"})
 
 
-def test_versions_are_those_of_the_file(keys):
+def test_versions_are_those_of_the_file(authority, server_pair):
     for configured, version, is_spoken in [
         ({}, ssl.TLSVersion.TLSv1_2, True),
         ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_2, False),
         ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_3, True),
     ]:
-        client = keys.authority.client_context()
+        client = authority.client_context()
         client.minimum_version = client.maximum_version = version
-        with serving(tls=client, tls_server_config=tls_of(keys.server, **configured)) as site:
+        with serving(tls=client, tls_server_config=tls_of(server_pair, **configured)) as site:
             assert is_let_in(site) is is_spoken
 
 
@@ -143,26 +140,27 @@ UNUSABLE = yaml.safe_load(r"""
 """)
 
 
-@pytest.mark.parametrize("key, path, message", UNUSABLE)
-def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, keys, key, path, message):
+def test_certificates_that_cannot_be_used_are_refused_by_name(tmp_path, server_pair, client_pair):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "no.crt").write_bytes(b"\xff canary")
     (tmp_path / "huge").write_bytes(b"#" * (1 << 20) + b"#")
     os.system(  # noqa: S605
-        f"openssl ec -in {keys.server.key} -aes128 -passout pass:x -out {tmp_path}/locked.key "
+        f"openssl ec -in {server_pair.key} -aes128 -passout pass:x -out {tmp_path}/locked.key "
         "2>/dev/null"
     )
-    places = {"folder": tmp_path, "other": keys.client.key}
-    given = tls_of(keys.server) | {key: path.format(**places)}
-    if key == "client_ca_file":
-        given["client_auth_type"] = REQUIRED
-    options = AccessOptions.model_validate({"tls_server_config": given})
-    with pytest.raises(ConfigError) as caught:
-        read_access(options, file_name="web.yaml")
-    assert message.format(**places) in str(caught.value)
-    assert str(caught.value).startswith("web.yaml: tls_server_config")
-    assert "canary" not in str(caught.value)
-    assert "\n" not in str(caught.value)
+    places = {"folder": tmp_path, "other": client_pair.key}
+    for key, path, message in UNUSABLE:
+        given = tls_of(server_pair) | {key: path.format(**places)}
+        if key == "client_ca_file":
+            given["client_auth_type"] = REQUIRED
+        options = AccessOptions.model_validate({"tls_server_config": given})
+        with pytest.raises(ConfigError) as caught:
+            read_access(options, file_name="web.yaml")
+        said = str(caught.value)
+        assert message.format(**places) in said
+        assert said.startswith("web.yaml: tls_server_config")
+        assert "canary" not in said
+        assert "\n" not in said
 
 
 class _Gone(CertificateStore):
@@ -173,8 +171,10 @@ class _Gone(CertificateStore):
         raise TypeError(msg)
 
 
-def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken_to_in_plain(keys):
-    gone = _Gone(TlsOptions(cert_file=str(keys.server.cert), key_file=str(keys.server.key)))
+def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken_to_in_plain(
+    server_pair,
+):
+    gone = _Gone(TlsOptions(cert_file=str(server_pair.cert), key_file=str(server_pair.key)))
     with serving(access=Access(certificates=gone)) as site, site.open() as raw:
         with suppress(ConnectionError):
             raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -184,10 +184,10 @@ def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken
 
 @pytest.mark.parametrize("fault", [ConfigError("odd"), MemoryError()], ids=repr)
 def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays_and_the_old_ones_serve_meanwhile(
-    keys, monkeypatch, logged, fault
+    authority, monkeypatch, logged, fault
 ):
     """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
-    pair, now, tries = keys.authority.issue("renewed"), 0.0, []
+    pair, now, tries = authority.issue("renewed"), 0.0, []
     certificates = CertificateStore(
         TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now
     )
@@ -213,8 +213,8 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
     assert logged.entries[0]["reason"]
 
 
-def test_the_refusal_of_files_ends_when_those_in_force_are_back(keys, tmp_path):
-    pair, now, are_refused = keys.authority.issue("linked"), 0.0, []
+def test_the_refusal_of_files_ends_when_those_in_force_are_back(authority, tmp_path):
+    pair, now, are_refused = authority.issue("linked"), 0.0, []
     link = tmp_path / "tls.crt"
     link.symlink_to(pair.cert)
     certificates = CertificateStore(
@@ -230,25 +230,27 @@ def test_the_refusal_of_files_ends_when_those_in_force_are_back(keys, tmp_path):
     assert are_refused == [True, False]
 
 
-def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(keys):
+def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(
+    authority, server_pair
+):
     with serving(access=access_of()) as site, closing(site.connect()) as regular:
         assert page_by(regular) == b"page\n"
 
-        site.server.use_access(access_of(tls_server_config=tls_of(keys.server)))
+        site.server.use_access(access_of(tls_server_config=tls_of(server_pair)))
 
         assert regular.sock.recv(1) == b""
         assert not is_let_in(site)
-        site.tls = keys.authority.client_context()
+        site.tls = authority.client_context()
         assert is_let_in(site)
         site.server.use_access(Access())
         site.tls = None
         assert site.status("/metrics") == 200
 
 
-def test_a_handshake_that_is_not_finished_is_ended_in_time(keys):
+def test_a_handshake_that_is_not_finished_is_ended_in_time(server_pair):
     for sent in [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"]:
         with (
-            serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(keys.server)) as site,
+            serving(limits=Limits(handshake_s=0.3), tls_server_config=tls_of(server_pair)) as site,
             site.open(sent) as raw,
         ):
             with suppress(ConnectionError):
@@ -257,20 +259,20 @@ def test_a_handshake_that_is_not_finished_is_ended_in_time(keys):
             wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
 
 
-def test_stopping_does_not_wait_for_handshakes(keys):
+def test_stopping_does_not_wait_for_handshakes(server_pair):
     limits = Limits(handshake_s=600)
-    with serving(limits=limits, tls_server_config=tls_of(keys.server)) as site, site.open() as raw:
+    with serving(limits=limits, tls_server_config=tls_of(server_pair)) as site, site.open() as raw:
         wait_for(lambda: site.server._front.connections, "the connection")
         site.server.stop(timeout_s=60)
         assert raw.recv(1) == b""
         assert not site.server.is_alive
 
 
-def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(keys):
-    access = read_access(AccessOptions.model_validate({"tls_server_config": tls_of(keys.server)}))
+def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(authority, server_pair):
+    access = read_access(AccessOptions.model_validate({"tls_server_config": tls_of(server_pair)}))
     with (
         serving(access=access, page=b"x" * 30_000_000, limits=Limits(exchange_s=1)) as site,
-        keys.authority.client_context().wrap_socket(
+        authority.client_context().wrap_socket(
             site.open(is_small=True), server_hostname="127.0.0.1"
         ) as raw,
     ):
