@@ -9,7 +9,7 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE, SECOND, HeldClock, comparison, rule
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.model.errors import DeliveryError, DeliveryErrorKind
+from monitor.model.errors import DeliveryError
 from monitor.model.notifications import Message, Treatment, Updates
 from monitor.model.rules import Severity
 from monitor.pipeline.delivery import CLAIM, RESEND_ENDS_FOR, OutboxSender, deliver_all
@@ -189,18 +189,6 @@ def test_a_temporary_failure_is_retried_with_growing_pauses_or_when_the_receiver
     assert sum(scene.publisher.troubles.values()) == 4
 
 
-def test_a_rejected_start_is_not_retried_and_its_end_is_not_sent(scene):
-    scene.receiver.errors = [REFUSED]
-    scene.fire()
-    assert scene.deliver().dead == 1
-    scene.end(DAY)
-    assert scene.deliver().dropped == 1
-    assert scene.receiver.sent == []
-    assert scene.waiting() == 0
-    assert scene.publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
-    assert scene.publisher.troubles == {("fake", DeliveryErrorKind.REFUSED): 1}
-
-
 @pytest.mark.parametrize("errors", [[REFUSED], [SILENT, REFUSED]])
 def test_a_rejected_start_is_retried_after_a_restart_even_if_it_may_have_arrived(scene, errors):
     scene.receiver.errors = list(errors)
@@ -242,16 +230,6 @@ def test_a_message_whose_picture_is_rejected_is_sent_without_it(scene):
     scene.deliver(picture_of=lambda _: b"png")
     assert scene.receiver.batches == [1, 1]
     assert scene.receiver.segments == [STARTS]
-
-
-def test_an_end_is_never_sent_before_its_start(scene):
-    scene.receiver.errors = [SILENT]
-    (firing,) = scene.fire_and_deliver()
-    assert scene.claim_elsewhere() == ()
-    scene.deliver(after=MINUTE)
-    scene.end_and_deliver(DAY)
-    assert {each.dedup_key for each in scene.receiver.changes} == {firing.dedup_key}
-    assert scene.receiver.segments == [STARTS, ENDS]
 
 
 def test_a_newer_delivery_waits_while_another_process_sends_an_older_one(scene):
@@ -352,9 +330,11 @@ def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is
     scene.receiver.treatment = Treatment(repeat_every_s=3600)
     scene.fire_and_deliver()
     scene.fire_and_deliver(HOUR / 2, segments=SEGMENTS)
+    other = FakeReceiver("other", treatment=scene.receiver.treatment)
     counts = []
     for _ in range(4):
         scene.wait(HOUR / 2)
+        assert scene.open_sender(other).repeat_due() == 0
         counts += [scene.open_sender().repeat_due(), scene.open_sender().repeat_due()]
     assert counts == [3, 0, 0, 0, 3, 0, 0, 0]
     start, *_, repeated = scene.receiver.sent
@@ -383,18 +363,6 @@ def test_an_acknowledgement_lasts_through_later_runs_and_ends_with_the_alert(sce
     (state,) = scene.store.alerts.states("home-feed")
     assert state.acknowledged_by is None
     assert state.incident != start.incident
-
-
-def test_an_alert_that_a_person_resolved_is_reported_as_resolved_and_may_fire_again(scene):
-    (start,) = scene.fire_and_deliver()
-    scene.wait(MINUTE)
-    (end,) = scene.resolve("all", ("SimilarityLow", "Other"))
-    scene.deliver()
-    scene.fire_and_deliver(DAY)
-    assert end.dedup_key == start.dedup_key
-    assert end.reason == "closed"
-    assert scene.receiver.segments == [STARTS, ENDS, STARTS]
-    assert scene.receiver.changes[2].dedup_key != start.dedup_key
 
 
 def test_alerts_that_join_an_incident_are_not_sent_on_their_own_and_end_with_the_incident(scene):

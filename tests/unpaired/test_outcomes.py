@@ -27,7 +27,7 @@ from monitor.statistics.unpaired.outcomes import (
 from servers.lists import write_jsonl
 from sources.file.test_joined import second_ring
 from sources.tables import WRITERS, database, in_csv, jsonl
-from tables import parsed
+from tables import cells, parsed
 from unpaired import world
 from unpaired.test_sources import measured, settings_of
 from unpaired.world import BEGINS
@@ -65,32 +65,37 @@ def test_the_difference_and_its_interval_are_those_of_a_regression_on_the_arm_an
     assert found.low < found.value < found.high
 
 
-@pytest.mark.parametrize(
-    "baseline, candidate, value, is_bounded",
-    [
-        ([2.0], [1.0], -0.5, True),  # constant
-        ([2.0, 3.0], [0.0], -1.0, True),  # all outcomes are lost
-        ([0.0], [1.0, 0.0], math.nan, False),  # nothing in the baseline
-        ([-2.0, -1.0], [1.0], math.nan, False),
-        ([5.0, -4.0, 0.0], [1.0], 2.0, False),  # the baseline's mean is not clearly above 0
-        ([2.0, 3.0], [-5.0], -3.0, True),
-        ([1.0], [0.0] * 199 + [200.0], 0.0, False),  # one user has all outcomes of the candidate
-    ],
-)
+DIFFERENCES = """
+# baseline  candidate  value  bounded
+2           1          -0.5   yes
+# All outcomes are lost.
+2 3         0          -1     yes
+# Nothing is in the baseline, or its mean is not clearly above 0.
+0           1 0        nan    no
+-2 -1       1          nan    no
+5 -4 0      1          2      no
+2 3         -5         -3     yes
+"""
+
+
+@pytest.mark.parametrize("baseline, candidate, value, is_bounded", cells(DIFFERENCES))
 def test_a_difference_without_a_clear_mean_has_no_interval(baseline, candidate, value, is_bounded):
     one, other = (
-        measure_moments_of_arm(np.resize(arm, 600), np.zeros(600)) for arm in (baseline, candidate)
+        measure_moments_of_arm(np.resize([*map(float, arm.split())], 600), np.zeros(600))
+        for arm in (baseline, candidate)
     )
     found = relative_difference(one, other, 3.0)
-    assert found.value == pytest.approx(value, nan_ok=True)
-    assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
+    assert found.value == pytest.approx(float(value), nan_ok=True)
+    assert math.isfinite(found.low) is math.isfinite(found.high) is (is_bounded == "yes")
 
 
-def test_a_few_users_have_no_interval():
+def test_a_few_users_and_one_user_with_all_outcomes_have_no_interval():
     for users, is_bounded in [(0, False), (1, False), (99, False), (101, True)]:
         arm = measure_moments_of_arm(np.ones(users), np.zeros(users))
         found = relative_difference(arm, arm, 3.0)
         assert math.isfinite(found.low) is is_bounded
+    lone = measure_moments_of_arm(np.resize([0.0] * 199 + [200.0], 600), np.zeros(600))
+    assert not math.isfinite(relative_difference(arm, lone, 3.0).high)
 
 
 def test_the_width_is_that_of_the_normal_mixture():

@@ -12,14 +12,13 @@ from factories import summary
 from kernels.reference_rbo import agreement
 from monitor.measures.summaries import summarize_one
 from monitor.model.errors import InputError
-from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, judge_gate
 from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import ListCounts, between_excess
 from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, mean_gap, share_gap
 from monitor.statistics.unpaired.rollout import pair_scores
-from monitor.statistics.unpaired.split import CONCENTRATION, SPLIT_OFF, log_evidence
+from monitor.statistics.unpaired.split import SPLIT_OFF, log_evidence
 from tables import cells
 
 SSRM_TEST = """
@@ -38,17 +37,6 @@ def test_the_evidence_against_the_split_is_that_of_ssrm_test():
     for baseline, candidate, planned, expected in cells(SSRM_TEST):
         found = log_evidence(int(baseline), int(candidate), float(planned))
         assert found == pytest.approx(float(expected), abs=1e-7)
-
-
-@pytest.mark.parametrize("baseline, candidate, planned", [(60, 20, 0.5), (3, 9, 0.2)])
-def test_the_evidence_is_the_likelihood_ratio_over_the_prior(baseline, candidate, planned):
-    prior = scipy.stats.beta(CONCENTRATION * planned, CONCENTRATION * (1 - planned))
-    ratio = prior.expect(
-        lambda share: (share / planned) ** baseline * ((1 - share) / (1 - planned)) ** candidate,
-        lb=prior.ppf(1e-12),
-        ub=prior.ppf(1 - 1e-12),
-    )
-    assert log_evidence(baseline, candidate, planned) == pytest.approx(math.log(ratio), abs=1e-6)
 
 
 def test_a_tenth_of_lost_users_is_off_and_100_million_fitting_users_are_not():
@@ -154,14 +142,6 @@ def test_the_between_excess_is_that_of_all_pairs(shortest):
     assert values == pytest.approx([*within, across, np.mean(within) - across])
 
 
-def test_the_between_excess_is_a_quarter_of_the_energy_distance():
-    """By dcor 0.7: `energy_distance` of the vectors sqrt(w_d / d), exponent 2, U-statistic."""
-    baseline = np.array([[0, 1, 2], [1, 0, 3], [4, 2, -1], [0, 2, 1]], dtype=np.int32)
-    candidate = np.array([[3, 4, 5], [0, 1, -1], [5, 4, 3], [1, 5, 0], [2, -1, -1]], dtype=np.int32)
-    found = between_excess(counted(baseline), counted(candidate), 0.9)
-    assert found.excess == pytest.approx(-0.0018666666666666)
-
-
 def test_merged_counts_are_those_of_one_pass():
     lists = random_lists(np.random.default_rng(6), 20, 4, shortest=0)
     left, right = counted(lists[:5]), counted(lists[5:])
@@ -257,13 +237,3 @@ def test_pairs_use_each_user_once_and_groups_of_the_larger_arm():
     sums = {round(sum(each) / 2 - 0.75, 9) for each in combinations([0.1, 0.2, 0.4, 0.8, 1.6], 4)}
     assert round(scores.sum(), 9) in sums
     assert len(pair_scores(baseline, np.array([np.nan]), rng)) == 0
-
-
-def test_the_gate_judges_the_self_gap_by_pairs():
-    rng = np.random.default_rng(12)
-    scale = Scale(-1, 1)
-    for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
-        scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
-        sample = DrawnUsers(count_scores(scale.to_unit(scores)))
-        (result,) = judge_gate({"all": sample}, scale, 0.05, 0.01)
-        assert result.verdict.value == verdict

@@ -124,11 +124,6 @@ def reverse_top(_, lists, __):
     return np.hstack((lists[:, 2::-1], lists[:, 3:]))
 
 
-def serve_old(world, _, __):
-    """The candidate serves the pre-test lists."""
-    return world.rank(0)
-
-
 def serve_better(_, lists, __):
     """Another model, which knows more: three items of ten are other ones, for all users."""
     rng = draw(6)
