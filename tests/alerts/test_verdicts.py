@@ -187,17 +187,16 @@ def test_scores_without_a_range_have_no_bounds():
         assert bounded(rule(score_range=scores), 100) == OK
 
 
-@pytest.mark.parametrize(
-    "lost, usual, expected",
-    [
-        (0.1, 0.1, Outcome.OK),
-        (0.1, 0.09, Outcome.OK),
-        (0.1, 0.02, Outcome.NO_DATA),
-        (0.02, 0.1, Outcome.OK),
-    ],
-)
-def test_a_learning_rule_counts_only_the_missing_users_beyond_the_usual_share(
-    lost, usual, expected
-):
-    learned = expectation(limit=0.36, z=0.1, lost=lost, usual_lost=usual)
-    assert bounded(rule(learned=Learning.DROP, **SCORES), 10, expected=learned).outcome is expected
+LOST = """
+# lost  usual  outcome
+0.1     0.1    ok
+0.1     0.09   ok
+0.1     0.02   no_data
+0.02    0.1    ok
+"""
+
+
+@pytest.mark.parametrize("lost, usual, outcome", cells(LOST))
+def test_a_learning_rule_counts_only_the_missing_users_beyond_the_usual_share(lost, usual, outcome):
+    learned = expectation(limit=0.36, z=0.1, lost=float(lost), usual_lost=float(usual))
+    assert bounded(rule(learned=Learning.DROP, **SCORES), 10, expected=learned).outcome == outcome

@@ -137,6 +137,8 @@ def test_finished_runs_are_read_oldest_first_in_pages(store):
     store.runs.abandon_expired(abandoned.until)
     stored(store, 0)
     claimed(store, at(5))
+    latest = newest(store)
+    assert (latest.slot, latest.last_ok_slot, latest.first_slot) == (at(2), SLOT, SLOT)
 
     def read(after, comparison="home-feed"):
         found = store.history.finished_runs(comparison, after=after, limit=2)
