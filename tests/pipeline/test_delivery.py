@@ -162,8 +162,6 @@ def test_alerts_of_one_run_are_sent_in_one_message_and_so_are_their_ends(scene):
     first, last = scene.receiver.sent
     for changes in (first.changes, first.firing, last.changes):
         assert tuple(each.segment for each in changes) == SEGMENTS
-    assert first.comparison == "home-feed"
-    assert not first.is_repetition
     assert last.incident == first.incident
     assert last.firing == ()
     assert last.status == "resolved"
