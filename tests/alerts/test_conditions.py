@@ -192,8 +192,6 @@ def test_a_comparison_without_success_is_stale_once_and_two_daemons_find_the_sam
     judged = Judged(STALE, LOW_RULE)
     assert judged.stale(WAIT, SLOT) == ()
     (start,) = judged.stale(WAIT, NOW)
-    assert start.alert == "STALE"
-    assert start.is_start
     assert start.at == NOW
     assert "since the run of 2024-01-08 00:00 UTC" in start.reason
     assert not judged.stale(replace(WAIT, seen_s=9999.0), NOW + HOUR)
@@ -215,7 +213,6 @@ def test_the_next_successful_run_ends_staleness_and_a_failed_run_does_not():
 
     assert end.alert == "STALE"
     assert end.is_end
-    assert judged.states["STALE", "all"].state is QUIET
 
 
 def test_if_staleness_is_ignored_alerts_end_once_and_otherwise_they_keep_firing():

@@ -139,17 +139,6 @@ def verdict(trait, *scores, status=RunStatus.OK):
     return state.outcome, state.reason
 
 
-def test_a_share_of_lists_with_a_trait_is_judged_in_users():
-    score = arm_score(metric=ListTrait.SHARED.value, value=0.2, n=2000)
-    assert verdict(ListTrait.SHARED, score) == (
-        Outcome.BREACH,
-        (
-            "the candidate gave one and the same list to 400 of 2,000 users (20 %), more than the "
-            "5 % allowed"
-        ),
-    )
-
-
 def test_a_trait_that_cannot_be_judged_has_a_reason():
     untold = "rules on `frozen` judge this arm, since it changed too few lists"
     assert verdict(ListTrait.UNCHANGED, unchanged("all", 2000, 2000)) == (Outcome.NO_DATA, untold)

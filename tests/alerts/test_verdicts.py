@@ -63,15 +63,9 @@ def test_a_value_of_so_many_users_is_judged_on_its_side_of_both_limits(row):
     assert found.reason.removeprefix(f"{watched.statistic} of {watched.metric} ") == reason
 
 
-def test_a_segment_is_named_where_it_has_a_value_and_where_it_has_none():
-    for found, said in (
-        (
-            summary(n=1, mean=0.9),
-            "mean of extended_tau is 0.9 over 1 user of country=UK, not below",
-        ),
-        (None, "no user of country=UK has a value of extended_tau"),
-    ):
-        assert judge_similarity(rule(), found, segment="country=UK").reason.startswith(said)
+def test_a_segment_without_a_value_is_named():
+    said = "no user of country=UK has a value of extended_tau"
+    assert judge_similarity(rule(), None, segment="country=UK").reason == said
 
 
 NOT_OK = """

@@ -178,7 +178,6 @@ def test_a_relapse_fires_the_rules_that_the_fault_alone_fires_but_for_one(every,
         (15 * MINUTE, 12, 84),
         (HOUR, 3, 45),
         (6 * HOUR, 1, 4),
-        (DAY, 1, 2),
     ],
 )
 def test_a_relapse_fires_the_same_rules_for_every_schedule_and_pause(every, fault, gap):

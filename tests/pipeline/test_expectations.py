@@ -14,6 +14,7 @@ from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, StandstillRule
 from monitor.pipeline.expectations import AFTER_HOLIDAY
 from monitor.statistics.reference.thresholds import SAFETY
+from tables import cells
 
 N = 10_000
 
@@ -68,20 +69,26 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_of_the_bud
     assert found.fault_z is None
 
 
+TAUGHT = """
+SimilarityLow  all         firing   7  7
+SimilarityLow  all         pending  7  7
+SimilarityLow  country=DE  firing   8  7
+Frozen         all         firing   7  7
+# A threshold learns nothing.
+Absolute       all         firing   8  8
+"""
+"""An alert of the last of eight runs, and the runs from which the rule learns for all users and for DE."""
+
+
 def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_of_a_segment_only_from_it():
     frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     each = watched(drop(segments="each"), frozen, rule(alert="Absolute"))
     seen = (measured(0.5), measured(0.5, segment="country=DE"))
     *past, last = (PastRun(slot=SLOT + day * DAY, summaries=seen, states={}) for day in range(8))
-    for alert, segment, state, taught in (
-        ("SimilarityLow", "all", State.FIRING, [7, 7]),
-        ("SimilarityLow", "all", State.PENDING, [7, 7]),
-        ("SimilarityLow", "country=DE", State.FIRING, [8, 7]),
-        ("Frozen", "all", State.FIRING, [7, 7]),
-        ("Absolute", "all", State.FIRING, [8, 8]),  # a threshold learns nothing
-    ):
-        alarmed = [*past, replace(last, states={(alert, segment): state})]
-        assert [found.runs for found in expect(each, SLOT + 8 * DAY, seen, alarmed)] == taught
+    for alert, segment, state, *taught in cells(TAUGHT):
+        alarmed = [*past, replace(last, states={(alert, segment): State(state)})]
+        found = expect(each, SLOT + 8 * DAY, seen, alarmed)
+        assert [str(series.runs) for series in found] == taught
 
 
 def test_limits_stay_in_the_range_of_the_metric():

@@ -14,14 +14,13 @@ from monitor.model.model_versions import follow_models
 from monitor.model.rankings import Arm, CoverageReason, Traces
 from monitor.model.rules import Keep, Learning
 from monitor.model.runs import EvidenceKind, MeasuredRun, RunStatus
-from monitor.pipeline import pull as pulling
 from monitor.pipeline import run as running
 from monitor.pipeline.pseudonyms import Pseudonyms
 from monitor.pipeline.run import execute
 from monitor.sources import SampleOptions
 from monitor.statistics.sequential.gate import CERTAIN, is_certain, round_ends
 from monitor.texts.run_reasons import write_headline
-from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, ran, users
+from pipeline.canned import CannedRelevance, CannedWeights, StillClock, arms, ran, users
 from published import run
 from tables import cells
 
@@ -125,13 +124,6 @@ def test_if_no_user_is_found_because_of_the_spelling_the_run_names_this_cause():
     assert write_headline(result.reasons) == f"candidate {other} (12 of 12 users)"
 
 
-def test_users_that_cannot_be_listed_fail_the_run():
-    result = ran(FULL, "", "", Canned(SourceError("users.parquet has no column 'user'")))
-    assert result.status == RunStatus.FAILED
-    assert result.reason == "users.parquet has no column 'user'"
-    assert result.coverage is None
-
-
 def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert():
     result = ran(FULL, "a:12 b:12 c:12", pull("a:89", {"b": CoverageReason.TIMEOUT}))
     assert result.status == RunStatus.INSUFFICIENT
@@ -205,17 +197,6 @@ def test_a_run_names_what_changed_since_the_last_run():
     same = ran(FULL, old, old, memory=Memory(last_ok=replace(last, config_hash=FULL.config_hash)))
     assert same.reason is None
     assert same.input_hash == other.input_hash
-
-
-def test_a_source_that_never_answers_ends_at_the_deadline(monkeypatch):
-    monkeypatch.setattr(pulling, "SOURCE_GRACE_S", 0.05)
-    hung = threading.Event()
-    result = ran(comparison(k=2, deadline=SECOND), "a:12", hung)
-    hung.set()
-    assert result.status is RunStatus.FAILED
-    reason = result.reason or ""
-    assert "for 1 of 1 users: no answer when the run's deadline passed after" in reason
-    assert "; the run's deadline is 1s;" in reason
 
 
 @pytest.mark.parametrize(

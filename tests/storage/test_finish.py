@@ -185,20 +185,6 @@ def test_a_late_result_of_an_abandoned_run_is_stored(store):
     assert shown.reason is None
 
 
-def test_the_latest_run_is_the_newest_finished_one_and_has_the_last_ok_slot(store):
-    run(store, SLOT)
-    run(store, LATER, status=RunStatus.FAILED, reason="down", summaries=())
-    claimed(store, SLOT + 2 * HOUR)
-    run(store, SLOT - HOUR, comparison="search")
-
-    home, search = store.history.latest(["home-feed", "search"])
-    assert home.slot == LATER
-    assert home.last_ok_slot == SLOT
-    assert home.first_slot == SLOT
-    assert search.slot == SLOT - HOUR
-    assert not store.history.latest([])
-
-
 def test_evidence_is_ordered_and_every_reason_can_be_stored(store):
     kept = (
         evidence(kind=EvidenceKind.REPRESENTATIVE, position=0),

@@ -49,6 +49,12 @@ def opened():
 
 
 @pytest.fixture
+def two(opened):
+    """Opens the lease for two daemons."""
+    return lambda store: [opened(store, name) for name in ("a:1", "b:2")]
+
+
+@pytest.fixture
 def postgres(postgres_store):
     return emptied(postgres_store)
 
@@ -99,9 +105,10 @@ def taken_over(store, before, after):
     return won(after)
 
 
-def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_holder(store, opened):
-    first = opened(store, "a:1")
-    second = opened(store, "b:2", 5 * MINUTE)
+def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_holder(
+    store, two, opened
+):
+    first, second = two(store)
     old = won(first)
     assert old == Lease(holder="a:1", epoch=1, last_holder=None)
     assert first.renew(old)
@@ -115,9 +122,8 @@ def test_each_acquisition_of_a_lease_is_a_new_epoch_that_names_the_previous_hold
     assert won(opened(store, "c:3")).epoch == 3
 
 
-def test_an_expired_lease_can_be_renewed_until_another_daemon_takes_it(postgres, opened):
-    first = opened(postgres, "a:1")
-    second = opened(postgres, "b:2")
+def test_an_expired_lease_can_be_renewed_until_another_daemon_takes_it(postgres, two):
+    first, second = two(postgres)
     old = won(first)
     run_out(postgres)
     assert first.renew(old)
@@ -147,8 +153,8 @@ def test_the_same_name_in_a_new_epoch_is_another_holder(store, opened):
         claimed(held)
 
 
-def test_if_two_daemons_acquire_at_the_same_time_one_wins(postgres, opened):
-    both = [opened(postgres, name) for name in ("a:1", "b:2")]
+def test_if_two_daemons_acquire_at_the_same_time_one_wins(postgres, two):
+    both = two(postgres)
     with ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):
             gate = threading.Barrier(2)
@@ -164,9 +170,8 @@ def test_if_two_daemons_acquire_at_the_same_time_one_wins(postgres, opened):
             run_out(postgres)
 
 
-def test_nothing_is_written_under_an_epoch_that_is_over(store, opened):
-    first = opened(store, "a:1")
-    second = opened(store, "b:2")
+def test_nothing_is_written_under_an_epoch_that_is_over(store, two):
+    first, second = two(store)
     held = under(store, won(first))
     claim = claimed(held)
     taken_over(store, first, second)
@@ -191,9 +196,8 @@ def rows(store):
     return [select_rows(store, f"SELECT * FROM {table}") for table in tables]
 
 
-def test_a_daemon_that_loses_its_lease_during_a_transaction_writes_nothing(postgres, opened):
-    first = opened(postgres, "a:1")
-    second = opened(postgres, "b:2")
+def test_a_daemon_that_loses_its_lease_during_a_transaction_writes_nothing(postgres, two):
+    first, second = two(postgres)
     held = under(postgres, won(first))
     claim = claimed(held)
 
@@ -256,9 +260,8 @@ def count_sessions(store, condition):
     return count
 
 
-def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store, opened):
-    first = opened(store, "a:1")
-    second = opened(store, "b:2")
+def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store, two):
+    first, second = two(store)
     old_store = under(store, won(first))
     run(store, SLOT - HOUR, fired(SLOT - HOUR), receivers=("hook", "chat"))
     (of_old,) = lease(old_store, SLOT)
@@ -289,10 +292,9 @@ def test_a_takeover_abandons_only_the_runs_and_deliveries_of_older_epochs(store,
     )  # one more than the abandoned one may still come with
 
 
-def test_a_run_of_an_older_epoch_is_rejected_even_if_its_daemon_leads_again(store, opened):
+def test_a_run_of_an_older_epoch_is_rejected_even_if_its_daemon_leads_again(store, two):
     """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
-    first = opened(store, "a:1")
-    second = opened(store, "b:2")
+    first, second = two(store)
     own = under(store, won(first))
     stale = claimed(own)
     new = taken_over(store, first, second)

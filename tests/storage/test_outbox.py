@@ -169,21 +169,6 @@ def test_an_attempt_is_stored_if_its_result_differs_from_the_one_before(owed):
     ]
 
 
-def test_a_repetition_is_due_at_its_time_and_then_at_the_next(owed):
-    lasting = lease(owed)[1]
-    owed.outbox.record(note(lasting, repeat_at=NOW + HOUR))
-
-    def due(now, receiver="hook"):
-        return bool(owed.outbox.due_repetitions(receiver, now=now, limit=9))
-
-    assert not due(NOW + HOUR - MINUTE)
-    assert due(NOW + HOUR)
-    assert not due(NOW + HOUR, "pager")
-    owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR, message_key=None)
-    assert not due(NOW + HOUR)
-    assert due(NOW + 2 * HOUR)
-
-
 def test_the_outbox_counts_waiting_deliveries_and_the_age_of_the_oldest(owed):
     owed.outbox.record(*(note(delivery) for delivery in lease(owed)[:2]))
 

@@ -85,11 +85,13 @@ def test_a_difference_without_a_clear_mean_has_no_interval():
         assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
 
 
-def test_a_few_users_have_no_interval():
+def test_a_few_users_and_one_user_with_all_outcomes_have_no_interval():
     for users, is_bounded in [(0, False), (1, False), (99, False), (101, True)]:
         arm = measure_moments_of_arm(np.ones(users), np.zeros(users))
         found = relative_difference(arm, arm, 3.0)
         assert math.isfinite(found.low) is is_bounded
+    lone = measure_moments_of_arm(np.resize([0.0] * 199 + [200.0], 600), np.zeros(600))
+    assert not math.isfinite(relative_difference(arm, lone, 3.0).high)
 
 
 def test_the_width_is_that_of_the_normal_mixture():

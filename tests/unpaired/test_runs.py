@@ -60,7 +60,9 @@ def assign(baseline, candidate):
     return AssignedUsers(count=count, switched=pd.Index(switched, dtype="str"))
 
 
-def sources(baseline, candidate, assigned=None, before=BEFORE, **more):
+def sources(
+    baseline="a:12 b:34 c:12", candidate="d:12 e:34 f:12", assigned=None, before=BEFORE, **more
+):
     """The arms have these current lists. The users a, b and c are in the baseline."""
     assigned = assigned or assign("abc", "def")
     lists = (
@@ -153,7 +155,7 @@ def test_the_size_of_batches_changes_nothing():
 def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
     failed = pull("", dict.fromkeys("def", CoverageReason.UNAVAILABLE))
     failed = replace(failed, notes={CoverageReason.UNAVAILABLE: "log.parquet is missing"})
-    result = ran(sources("a:12 b:34 c:12", failed))
+    result = ran(sources(candidate=failed))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "no user has a list from the candidate; the candidate gave no list for 3 of 3 users: "
@@ -163,11 +165,7 @@ def test_an_arm_that_cannot_be_read_fails_the_run_with_its_reason():
 
 def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
     for pseudonyms in (None, Pseudonyms(b"k" * 32)):
-        found = ran(
-            sources(
-                "a:12 b:34 c:12", "d:12 e:34 f:12", assign("abcd", "def"), pseudonyms=pseudonyms
-            )
-        )
+        found = ran(sources(assigned=assign("abcd", "def"), pseudonyms=pseudonyms))
         assert found.unpaired.switched == 1
         assert found.unpaired.users == by_arm(
             ArmCounts(assigned=3, served=3, compared=3), ArmCounts(assigned=2, served=2, compared=2)
@@ -177,7 +175,7 @@ def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
 
 
 def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
-    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before="a:12 b:34 c:56 d:12"))
+    result = ran(sources(before="a:12 b:34 c:56 d:12"))
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "only 1 of 3 users of the candidate (33 %) have a pre-test list, under "
@@ -187,7 +185,7 @@ def test_a_run_is_not_judged_if_most_users_of_an_arm_have_no_list_of_before():
 
 @pytest.mark.filterwarnings("error")
 def test_a_run_fails_with_a_reason_if_no_user_has_a_list_of_before():
-    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12", before=""))
+    result = ran(sources(before=""))
     assert result.status is RunStatus.FAILED
     assert result.reason.startswith("only 0 of 3 users of the baseline (0 %) have a pre-test list")
 
@@ -218,7 +216,7 @@ def test_a_split_that_is_off_has_its_own_alert_until_the_test_begins_again(
     is_off = after == "firing"
     what = changed(WHAT, rules=(SPLIT_OFF, NO_DATA))
     states = [state(alert="SplitOff", state=State(before), dedup_key="k", judged_slot=SLOT - DAY)]
-    arms = sources("a:12 b:34 c:12", "d:12 e:34 f:12", assign("abc", "de"))
+    arms = sources(assigned=assign("abc", "de"))
     result = ran(arms, what, states=tuple(states))
     now = {each.alert: each for each in result.states}
     assert (now["SplitOff"].state, now["SplitOff"].users) == (State(after), 5 if is_off else 0)
@@ -240,7 +238,7 @@ def test_arms_that_differed_before_the_test_have_an_alert_and_are_still_judged(
 ):
     monkeypatch.setattr("monitor.pipeline.unpaired_explanation.compare_before", lambda *_: p)
     what = changed(WHAT, rules=(ARMS_DIFFERED,))
-    result = ran(sources("a:12 b:34 c:12", "d:12 e:34 f:12"), what)
+    result = ran(sources(), what)
     assert result.unpaired.before_p == p
     (judged,) = result.states
     assert ((judged.state is State.FIRING), result.status) == (fires, RunStatus.OK)

@@ -242,15 +242,6 @@ def test_a_log_with_a_half_character_is_refused_and_its_user_is_not_quoted(tmp_p
     assert "secret" not in str(caught.value)
 
 
-def test_a_split_that_changes_within_a_test_is_refused(tmp_path):
-    """The same runs would be judged by another plan. A new `since` is another test."""
-    source = write_log("parquet", tmp_path, log_rows())
-
-    assert measured(source, Memory(planned_baseline_share=0.67)).unpaired is not None
-    with pytest.raises(SourceError, match=r"earlier runs of this test planned 0.5: restore"):
-        measured(source, Memory(planned_baseline_share=0.5))
-
-
 def test_a_reload_with_another_split_is_refused_unless_the_test_begins_again():
     source, split = {"file": {"path": "log.csv"}}, {"a": 0.5, "b": 0.5}
     old, again = settings_of(source), settings_of(source, split=split, since="2026-11-02")
