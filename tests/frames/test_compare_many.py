@@ -189,6 +189,7 @@ def test_what_cannot_be_read_is_refused_by_name():
             "lists of the baseline: found a list, .*: ids must be integers or text",
         ),
         ({None: ["a"]}, "baseline has a missing user id"),
+        ({0.5: ["a"]}, "found .* 0.5, where a user was expected"),
         (np.zeros(3), "baseline is a 1-dimensional array: give an array of two"),
         (
             FRAME[["item", "rank"]],

@@ -170,15 +170,12 @@ REFUSED["CONTENT"] = REFUSED["DATA"]
 
 @pytest.mark.parametrize("step", REFUSED)
 def test_a_5xx_is_permanent_and_says_at_which_step(mail_server, options, step):
-    for code in ("550 5.7.1", "554 5.7.1"):
-        mail_server.plan(step, *[f"{code} canary <script>"] * 2)
-        error = failure(options)
-        is_of_message = step in {"DATA", "CONTENT"}
-        kind = (error.permanent, error.may_be_known, error.of_message)
-        assert kind == (True, False, is_of_message)
-        said = REFUSED[step].format(code)
-        assert str(error) == f"email at 127.0.0.1:{mail_server.port} refused {said}"
-        mail_server.answers.clear()
+    mail_server.plan(step, *["554 5.7.1 canary <script>"] * 2)
+    error = failure(options)
+    is_of_message = step in {"DATA", "CONTENT"}
+    assert (error.permanent, error.may_be_known, error.of_message) == (True, False, is_of_message)
+    said = REFUSED[step].format("554 5.7.1")
+    assert str(error) == f"email at 127.0.0.1:{mail_server.port} refused {said}"
 
 
 def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(

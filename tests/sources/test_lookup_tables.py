@@ -72,14 +72,12 @@ def test_a_column_that_cannot_hold_weights_is_refused(tmp_path):
 
 
 def test_more_than_the_limit_is_refused(tmp_path):
-    options = WRITERS["parquet"]([(1, 1.0)], tmp_path)["file"]
-    pq.write_table(pa.table({"id": np.arange(10**5), "sold": np.ones(10**5)}), options["path"])
-    columns = {"user": "id", "item": "id", "grade": "sold"}
-    relevance = RelevanceOptions.model_validate(
-        {"file": {"path": options["path"], "max_bytes": 2**20, **columns}}
-    )
+    path = str(tmp_path / "many.parquet")
+    pq.write_table(pa.table({"id": np.arange(10**5), "sold": np.ones(10**5)}), path)
+    given = {"path": path, "max_bytes": 2**20, "item": "id"}
+    relevance = RelevanceOptions.model_validate({"file": given | {"user": "id", "grade": "sold"}})
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
-        read({"file": options | {"max_bytes": 2**20}})
+        read({"file": given | {"weight": "sold"}})
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         open_relevance(relevance).relevance(SLOT)
 

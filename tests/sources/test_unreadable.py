@@ -8,17 +8,15 @@ from functools import partial
 from types import NoneType
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import monitor
 from factories import MINUTE
 from monitor.measures.reading.ids import user_key
-from monitor.model.errors import InputError, SourceError, UnreadableError
+from monitor.model.errors import SourceError, UnreadableError
 from monitor.model.rankings import CoverageReason
 from monitor.model.unreadable import ColumnKind, Unreadable, add_up, require_readable
 from monitor.pipeline.pseudonyms import Pseudonyms
@@ -272,19 +270,6 @@ def test_every_row_of_parquet_is_used_exactly_or_counted(tmp_path, rows, is_text
 def test_every_row_of_postgresql_is_used_exactly_or_counted(postgres_url, rows):
     table = [{"who": user, "what": items} for user, items in rows]
     check(database(table, postgres_url, **WIDE), rows)
-
-
-@quickly
-@given(rows=spoiled_rows)
-def test_every_row_of_a_frame_is_used_exactly_or_refused_by_name(rows):
-    frame = pd.DataFrame(rows, columns=["user", "items"], dtype=object)
-    users = [user_key(user) for user, _ in rows]
-    is_readable = [items is not None and None not in map(user_key, items) for _, items in rows]
-    if all(is_readable) and None not in users and len(set(users)) == len(users):
-        assert monitor.compare_many(frame, frame, "overlap").index.tolist() == users
-    else:
-        with pytest.raises(InputError, match=r"found|missing|twice"):
-            monitor.compare_many(frame, frame, "overlap")
 
 
 @pytest.mark.integration

@@ -152,12 +152,6 @@ def test_files_that_are_replaced_while_they_are_read_are_read_again(tmp_path, mo
     assert users_of({"file": {"path": str(file), "user": "id"}}).users.tolist() == ["7"]
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_not_one_user_is_an_error(form, tmp_path):
-    with pytest.raises(SourceError, match="has no user"):
-        users_of({"file": KINDS[form]([ROWS[3]], tmp_path)["file"] | {"max_unreadable": 1}})
-
-
 BINDING = yaml.safe_load(
     "{sql: {url: 'sqlite:///x.db', query: SELECT u FROM t WHERE u IN :users, user: u, items: u}}"
 )

@@ -7,7 +7,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from monitor.model.errors import SourceError
-from monitor.model.rankings import CoverageReason
 from servers.lists import as_lists, pull_of
 from sources.file.test_joined import WRITERS
 from sources.tables import parquet as in_parquet
@@ -41,7 +40,6 @@ FIXED, DECIMALS = pa.list_(pa.float32(), 2), pa.list_(pa.decimal128(9, 3))
         (pa.array(NUMBERS, pa.list_(pa.int64(), 2)), KEYS.dictionary_encode(), FIXED),
         (pa.array(NUMBERS, pa.list_(pa.float16())), KEYS.cast(pa.float64()), DECIMALS),
         (pa.array(TEXTS, pa.large_list(pa.large_string())), KEYS, pa.large_list(pa.uint64())),
-        (pa.array(TEXTS, pa.list_(pa.dictionary(pa.int32(), pa.string()))), KEYS, FIXED),
     ],
 )
 def test_lists_of_every_kind_of_id_and_score_are_read_for_every_kind_of_key(
@@ -101,7 +99,7 @@ def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_or
     pull = pull_of("b", "a", *odd, **in_parquet(parsed(rows), tmp_path, **LONG))
 
     assert as_lists(pull) == {"a": ["10", "20", "30"], "b": ["9"]}
-    assert pull.failures == dict.fromkeys(odd, CoverageReason.MALFORMED)
+    assert pull.failures == dict.fromkeys(odd, "malformed")
     assert {each.column: each.count for each in pull.unreadable if each.count} == {
         "item": 1,
         "rank": 2,
@@ -115,7 +113,7 @@ def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path):
     pull = pull_of("007", "NA", "8", "7", file={"path": str(path), **LONG})
 
     assert as_lists(pull) == {"NA": ["x,y"], "8": ["1"]}
-    assert pull.failures == {"007": CoverageReason.MALFORMED}
+    assert pull.failures == {"007": "malformed"}
 
 
 def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path):
@@ -135,10 +133,10 @@ def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path):
 
     assert as_lists(pull) == {"1": ["1", "b", "3"], "text": ["4", "5"]}
     assert pull.failures == {
-        "nested": CoverageReason.MALFORMED,
-        "null": CoverageReason.MISSING,
-        "none": CoverageReason.MISSING,
-        "twice": CoverageReason.DUPLICATE_USER,
+        "nested": "malformed",
+        "null": "missing",
+        "none": "missing",
+        "twice": "duplicate_user",
     }
     assert pull.notes.keys() == set(pull.failures.values())
 
@@ -169,22 +167,18 @@ def test_a_damaged_file_is_one_line(name, content, tmp_path):
 @pytest.mark.parametrize("pattern", ["", "**/*.parquet", "[ab].parquet"])
 def test_parts_are_read_together_and_a_user_in_two_of_them_is_a_duplicate(pattern, tmp_path):
     parquet(tmp_path / "a.parquet", user=["u1", "twice"], items=[[1, 2], [3]])
-    parquet(tmp_path / "b.parquet", user=["u2", "twice"], items=[list(range(10_000)), [3]])
+    parquet(tmp_path / "b.parquet", user=["u2", "twice"], items=[[4], [3]])
     (tmp_path / "_SUCCESS").touch()
 
-    found = wide(tmp_path / pattern, "u1", "u2", "twice", k=10_000)
+    found = wide(tmp_path / pattern, "u1", "u2", "twice")
 
-    assert {user: len(items) for user, items in as_lists(found).items()} == {"u1": 2, "u2": 10_000}
-    assert found.failures == {"twice": CoverageReason.DUPLICATE_USER}
+    assert as_lists(found) == {"u1": ["1", "2"], "u2": ["4"]}
+    assert found.failures == {"twice": "duplicate_user"}
 
 
 @pytest.mark.parametrize(
     "damage, reason",
     [
-        (
-            lambda path: parquet(path, user=[7], items=[[1]]),
-            r"has int64 in .*b\.parquet, but string in .*: write the same",
-        ),
         (lambda path: parquet(path, user=["b"]), r"b\.parquet has no column 'items'"),
         (
             lambda path: path.with_suffix(".csv").touch(),

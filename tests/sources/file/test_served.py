@@ -10,7 +10,6 @@ import pytest
 
 from factories import DAY, HOUR, MINUTE
 from monitor.model.errors import SourceError
-from monitor.model.rankings import Arm, CoverageReason
 from monitor.sources.file import FILE, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.file_set import held_files
 from monitor.sources.file.source import FileUsers, ListView
@@ -95,18 +94,6 @@ def test_the_newest_list_of_each_user_and_arm_within_the_slot_counts(tmp_path, k
             assert as_lists(pull_of("u1", "u2", "u3", "u4", file=of_arm(options, arm))) == lists
 
 
-def test_users_of_one_arm_are_missing_in_the_other_arm_whether_pulled_or_joined(tmp_path):
-    log = write_log(tmp_path, form="long")
-    baseline, candidate = (FileSourceOptions(**of_arm(log, arm)) for arm in "ab")
-    arms = arms_of(baseline, candidate, FILE.all_users(baseline))  # type: ignore[misc]
-
-    for given in (arms, replace(arms, joined=None)):
-        found = measure(given, slot=SLOT)
-        assert (found.coverage.all.asked, found.coverage.all.paired) == (4, 1)
-        reasons = found.coverage.all.users_by_reason
-        assert [reasons[arm, CoverageReason.MISSING] for arm in Arm] == [1, 2]
-
-
 @pytest.mark.parametrize(
     "kept, form, rest", [("jsonl", "wide", '{"served_at": "2024'), ("csv", "long", "2024-01")]
 )
@@ -185,8 +172,7 @@ def test_the_users_of_a_log_may_be_of_any_age(tmp_path):
     log["served"]["within"] = None
     users = FileUsersOptions(**{key: log[key] for key in ("path", "user", "served")})
 
-    found = FileUsers(users).users(SLOT + 4000 * DAY, ()).users
-    assert {*found} == {"u1", "u2", "u3", "u4"}
+    assert {*FileUsers(users).users(SLOT + 4000 * DAY, ()).users} == {"u1", "u2", "u3", "u4"}
 
 
 def test_a_log_of_several_files_may_get_another_file_while_it_is_read(tmp_path):

@@ -101,9 +101,7 @@ def test_a_source_that_answers_is_not_given_up_for_many_faults(recommender):
     recommender.behaviour.update(dict.fromkeys(USERS, "missing"))
     recommender.behaviour.update(dict.fromkeys(USERS[::3], "server_error"))
 
-    pull = recommender.pull(*USERS, "zz", concurrency=4, retries=0)
-
-    assert as_lists(pull).keys() == {"zz"}
+    assert as_lists(recommender.pull(*USERS, "zz", concurrency=4, retries=0)).keys() == {"zz"}
     assert recommender.attempts.keys() == {*USERS, "zz"}
 
 
@@ -134,16 +132,16 @@ def test_all_pulls_of_a_run_request_the_users_in_the_same_random_order(recommend
 
 
 @pytest.mark.parametrize(
-    "fault, reason, timeout_s, options",
+    "fault, reason, told, timeout_s, options",
     parsed("""
-        ["slow", "timeout", 120, {"timeout": "1s", "retries": 0}]
-        ["limited_for_hours", "rate_limited", 120, {}]
-        ["ok", "too_slow", 6, {"max_rate": 2}]
-        ["trickle", "timeout", 6, {"timeout": "60s"}]
+        ["slow", "timeout", "", 120, {"timeout": "1s", "retries": 0}]
+        ["limited_for_hours", "rate_limited", "", 120, {}]
+        ["ok", "too_slow", "raise deadline or max_rate or max_in_flight", 6, {"max_rate": 2}]
+        ["trickle", "timeout", "", 6, {"timeout": "60s"}]
     """),
 )
 def test_an_arm_that_hangs_or_fails_or_is_limited_fails_no_user_of_the_other_arm(
-    fault, reason, timeout_s, options, recommender
+    fault, reason, told, timeout_s, options, recommender
 ):
     recommender.otherwise = fault
     with running_recommender() as well:
@@ -152,3 +150,4 @@ def test_an_arm_that_hangs_or_fails_or_is_limited_fails_no_user_of_the_other_arm
         )
     assert (len(good.rankings), good.notes) == (len(USERS), {})
     assert set(bad.failures.values()) == {reason}
+    assert told in bad.notes[reason]

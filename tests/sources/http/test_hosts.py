@@ -78,9 +78,9 @@ def test_a_pause_beyond_the_deadline_stops_all_sources_of_the_host_at_once(recom
     recommender.pull(*USERS, timeout_s=3000, concurrency=1)
     other = recommender.pull(*USERS, timeout_s=3000, url=f"{recommender.url}&model=b")
     assert len(recommender.asked) == 1
-    assert other.failures == dict.fromkeys(USERS, CoverageReason.RATE_LIMITED)
+    assert other.failures == dict.fromkeys(USERS, "rate_limited")
     told = "asked for a pause of 3,600 s (Retry-After), which ends after the run's deadline"
-    assert other.notes[CoverageReason.RATE_LIMITED].endswith(told)
+    assert other.notes["rate_limited"].endswith(told)
 
 
 def test_an_absurd_pause_stops_its_own_path_only():
@@ -98,15 +98,12 @@ def pull_at_once(recommender, count, **options):
     return [pull.result() for pull in pulls]
 
 
-@pytest.mark.parametrize("most", [1, 3])
-def test_all_pulls_share_the_limit_of_requests_in_flight_and_each_gets_its_own_answers(
-    most, recommender
-):
+def test_all_pulls_share_the_limit_of_requests_in_flight_and_each_gets_its_own_answers(recommender):
     recommender.otherwise = "chunked"
     recommender.lists.update({user: [user] for user in USERS})
-    pulls = pull_at_once(recommender, 4, concurrency=8, max_in_flight=most)
+    pulls = pull_at_once(recommender, 4, concurrency=8, max_in_flight=3)
     assert [as_lists(pull) for pull in pulls] == [{user: [user] for user in USERS}] * 4
-    assert recommender.most_at_once <= most
+    assert recommender.most_at_once <= 3
 
 
 def test_a_pull_uses_the_connections_of_an_earlier_pull(recommender):
@@ -118,22 +115,15 @@ def test_a_pull_uses_the_connections_of_an_earlier_pull(recommender):
     assert sent == [f"Bearer {token}" for token in tokens for _ in USERS]
 
 
-def test_users_that_wait_longer_than_the_deadline_have_a_reason_that_names_the_limits(recommender):
-    pull = recommender.pull(*USERS, timeout_s=3, max_rate=0.01)
-    assert len(pull.rankings) == 1
-    assert set(pull.failures.values()) == {CoverageReason.TOO_SLOW}
-    assert "raise deadline or max_rate or max_in_flight" in pull.notes[CoverageReason.TOO_SLOW]
-
-
 def test_all_sources_of_a_host_share_the_requests_of_a_day(recommender):
     first, second = (
         recommender.pull(*USERS, requests_a_day=40, url=f"{recommender.url}&model={name}")
         for name in "ab"
     )
     assert (len(first.rankings), len(second.rankings), len(recommender.asked)) == (30, 10, 40)
-    assert set(second.failures.values()) == {CoverageReason.TOO_SLOW}
+    assert set(second.failures.values()) == {"too_slow"}
     told = "was not asked, because it got 40 requests today (UTC), as many as requests_a_day allows: it is asked again from 20"
-    assert told in second.notes[CoverageReason.TOO_SLOW]
+    assert told in second.notes["too_slow"]
 
 
 def test_a_day_of_requests_begins_at_midnight_utc_but_not_if_the_clock_is_set_back():
@@ -154,7 +144,7 @@ def test_a_day_of_requests_begins_at_midnight_utc_but_not_if_the_clock_is_set_ba
 def test_a_host_that_was_given_up_gets_one_request_at_a_time(recommender):
     recommender.otherwise = "unavailable"
     first = recommender.pull(*USERS, concurrency=8)
-    assert first.failures == dict.fromkeys(USERS, CoverageReason.SERVER_ERROR)
+    assert first.failures == dict.fromkeys(USERS, "server_error")
     assert len(recommender.attempts) <= 3 * 8
     asked, recommender.most_at_once = len(recommender.asked), 0
 
@@ -164,7 +154,7 @@ def test_a_host_that_was_given_up_gets_one_request_at_a_time(recommender):
     assert len(recommender.asked) - asked <= 3 * len(pulls)
     for pull in pulls:
         assert pull.failures == first.failures
-        assert NOT_ASKED in pull.notes[CoverageReason.SERVER_ERROR]
+        assert NOT_ASKED in pull.notes["server_error"]
 
     recommender.otherwise = "ok"
     pulls = pull_at_once(recommender, 5, concurrency=8)
@@ -183,8 +173,8 @@ def test_a_host_without_connections_is_given_up_early_and_for_all_its_addresses(
     url, users = f"http://127.0.0.1:{free_port()}", [f"u{number}" for number in range(300)]
     for path in "ab":
         pull = pull_of(*users, timeout_s=3000, http={"url": f"{url}/{path}/{{user}}"})
-        assert pull.failures == dict.fromkeys(users, CoverageReason.UNREACHABLE)
-        assert (NOT_ASKED in pull.notes[CoverageReason.UNREACHABLE]) is (path == "b")
+        assert pull.failures == dict.fromkeys(users, "unreachable")
+        assert (NOT_ASKED in pull.notes["unreachable"]) is (path == "b")
 
 
 CAPACITY = 16

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from monitor.model.rankings import CoverageReason
 from monitor.sources.http import pace
 from monitor.sources.http.pace import PullPace
+from tables import parsed
 
 
 @pytest.fixture
@@ -45,7 +45,11 @@ def test_a_deadline_is_the_fault_of_the_source_only_where_it_was_slow(took_s, re
 
 @pytest.mark.parametrize(
     "worked, waited, is_too_slow_to_ask, is_too_slow_to_hear",
-    [(8.0, 0.0, True, False), (2.0, 6.0, True, True), (0.5, 4.0, False, False)],
+    parsed("""
+        [8.0, 0.0, true, false]
+        [2.0, 6.0, true, true]
+        [0.5, 4.0, false, false]
+    """),
 )
 def test_a_thread_without_a_processor_is_at_fault_itself_and_one_at_work_only_where_users_were_not_asked(
     worked, waited, clock, is_too_slow_to_ask, is_too_slow_to_hear
@@ -56,7 +60,7 @@ def test_a_thread_without_a_processor_is_at_fault_itself_and_one_at_work_only_wh
     words = "is not at fault: rankwatch or its machine was too busy, for 8.0 of 10.0 s"
 
     assert (pull.late().note == words) is is_too_slow_to_ask
-    assert (pull.late().reason is CoverageReason.TOO_SLOW) is is_too_slow_to_ask
+    assert (pull.late().reason == "too_slow") is is_too_slow_to_ask
     assert (pull.busy(with_own_work=False) is not None) is is_too_slow_to_hear
 
 
@@ -66,5 +70,5 @@ def test_time_outs_of_a_busy_machine_are_not_the_sources(recommender, monkeypatc
 
     pull = recommender.pull("a", "b", "c", timeout="1s", retries=0)
 
-    assert pull.failures == {"b": CoverageReason.TOO_SLOW, "c": CoverageReason.SERVER_ERROR}
-    assert pull.notes[CoverageReason.TOO_SLOW].endswith(" too busy")
+    assert pull.failures == {"b": "too_slow", "c": "server_error"}
+    assert pull.notes["too_slow"].endswith(" too busy")

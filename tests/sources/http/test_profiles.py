@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import yaml
 
-from monitor.model.rankings import CoverageReason
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.profiles import PROFILE_FOLDER
 from servers.answering import answering
@@ -68,8 +67,8 @@ def test_an_answer_with_another_structure_is_malformed_and_its_structure_is_repo
         pull = pull_of(*RECORDED[name]["users"], http=given(name, server))
 
     assert not as_lists(pull)
-    assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
-    assert "an object of detail, hint" in pull.notes[CoverageReason.MALFORMED]
+    assert set(pull.failures.values()) == {"malformed"}
+    assert "an object of detail, hint" in pull.notes["malformed"]
 
 
 TENSORS = parsed("""
@@ -85,7 +84,7 @@ def test_tensors_that_do_not_fit_their_shape_are_malformed_and_never_filled_up()
         answer = {"outputs": [{"name": "item_ids", **tensor}]}
         with answering(lambda *_, answer=answer: (200, answer)) as server:
             pull = pull_of("ann", "bob", http=given("open-inference", server))
-        assert set(pull.failures.values()) == {CoverageReason.MALFORMED}
+        assert set(pull.failures.values()) == {"malformed"}
 
 
 def test_a_key_that_is_no_integer_is_not_requested_if_an_integer_is_needed():
@@ -93,7 +92,7 @@ def test_a_key_that_is_no_integer_is_not_requested_if_an_integer_is_needed():
         pull = pull_of("42", "ann", k=2, http=given("qdrant", server))
 
     assert (list(as_lists(pull)), len(server.requests)) == (["42"], 1)
-    assert pull.failures == {"ann": CoverageReason.MALFORMED}
+    assert pull.failures == {"ann": "malformed"}
 
 
 OWN = """
