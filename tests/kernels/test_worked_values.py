@@ -276,9 +276,10 @@ LIKE = """
 # The other list has two turns in a row.
 0123456789:0abc123456   0      0
 0123456789:01ab2c3d4e   0      0
-# All of the shorter list counts, and lists of one item say nothing.
+# Interleaving does not shorten lists, and lists of one item say nothing.
 0123456789:1xyz         0      0
-0123456789:a0b1         0      1
+0123456789:a0b1         0      0
+0123:a0b123456          0      1
 01:10                   1      1
 0:0                     nan    nan
 """

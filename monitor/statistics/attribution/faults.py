@@ -182,12 +182,10 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
     """Whether the hypothesis only repeats a more specific hypothesis.
 
     A hypothesis is specific if a new model does not cause the same (see `FaultFacts`). There are
-    four cases:
+    three cases:
 
     - The lists of both arms became more similar, and both arms have the same specific fault. For
       example, both put one item first.
-    - The lists of some users look interleaved, but the lists of at least as many users became
-      shorter. A shorter list easily looks interleaved, because fewer items need to be near the top.
     - Some items are in far more lists, but many more users got other new items.
     - A new model causes the same, and a specific fault of the same arm affected nearly all of these
       users. For example, if lists became shorter, their items seem to be replaced too.
@@ -197,8 +195,7 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
-        both_arms_have_one_kind = any(len(arms) == len(Arm) for arms in arms_by_kind.values())
-        return both_arms_have_one_kind or _is_due_to_short_lists(hypothesis, specific)
+        return any(len(arms) == len(Arm) for arms in arms_by_kind.values())
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
     if hypothesis.kind is FaultKind.ITEMS_RISEN:
         return any(_has_more_new_items(other, hypothesis) for other in of_arm)
@@ -212,13 +209,6 @@ def _has_more_new_items(other: Hypothesis, risen: Hypothesis) -> bool:
         return False
     has_more_users = risen.affected.sum() < _NEARLY_ALL * other.affected.sum()
     return has_more_users and bool(other.affected[risen.affected].mean() >= _NEARLY_ALL)
-
-
-def _is_due_to_short_lists(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> bool:
-    if hypothesis.kind is not FaultKind.INTERLEAVED:
-        return False
-    shorter = [int(each.affected.sum()) for each in others if each.kind is FaultKind.CUT_SHORT]
-    return max(shorter, default=0) >= int(hypothesis.affected.sum())
 
 
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
