@@ -5,12 +5,12 @@ from string import Template
 from typing import Any
 
 import pytest
-import s3fs
 import yaml
 
 from messages import START, send
 from monitor.model.errors import MonitorError
 from monitor.storage import open_store
+from servers.buckets import forgotten_stores
 from servers.lists import pull_of
 from servers.tls_faults import faulty_tls
 from tables import cells
@@ -58,13 +58,12 @@ HINTS = cells("""
 
 @pytest.mark.parametrize("fault, words", HINTS)
 def test_the_hint_follows_the_cause_and_names_the_setting(fault, words, tmp_path, monkeypatch):
-    with faulty_tls(tmp_path, fault) as (port, ca_file):
+    with faulty_tls(tmp_path, fault) as (port, ca_file), forgotten_stores():
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"https://127.0.0.1:{port}")
         monkeypatch.setenv("AWS_CA_BUNDLE", str(ca_file))
         monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-        s3fs.S3FileSystem.clear_instance_cache()
         for client, sentence in said(port, ca_file):
             assert f"has a certificate {words}" in sentence, client
             assert fault == "unknown authority" or "ca_" not in sentence.lower(), client

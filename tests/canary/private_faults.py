@@ -20,6 +20,7 @@ from canary.marks import canary
 from monitor.service import message_pictures
 from places import read_yaml
 from servers import free_port, listening
+from servers.buckets import forgotten_stores
 from servers.mariadb import running_mariadb
 from servers.redis import emptied_redis, shared_redis
 from servers.webhook import answer, head, running_webhook, send_and_end
@@ -181,6 +182,7 @@ def plant_in_store(planter):
             status, body = 404, ""
         return answer(status, {"Content-Type": "application/xml"}, filled(body).encode())
 
+    planter.running.enter_context(forgotten_stores())
     planter.environ = {
         "AWS_ENDPOINT_URL": planter.serve(respond),
         "AWS_MAX_ATTEMPTS": "1",

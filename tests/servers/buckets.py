@@ -3,7 +3,18 @@
 import logging
 from contextlib import contextmanager
 
+import fsspec
+
 from servers import missing
+
+
+@contextmanager
+def forgotten_stores():
+    """fsspec keeps its clients, also those of servers that have stopped. Before and after, it has none."""
+    kind = fsspec.get_filesystem_class("s3")
+    kind.clear_instance_cache()
+    yield
+    kind.clear_instance_cache()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 
 from monitor.model.errors import SourceError
 from monitor.sources.file import FileSourceOptions
-from servers.buckets import running_buckets
+from servers.buckets import forgotten_stores, running_buckets
 from servers.lists import pull_of
 from sources.file.test_joined import joined_files, joined_lists
 
@@ -28,12 +28,10 @@ def store(address, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3CR3T")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    kind = fsspec.get_filesystem_class("s3")
-    kind.clear_instance_cache()
-    files = kind(use_listings_cache=False)
-    files.makedirs("lists", exist_ok=True)
-    yield files
-    kind.clear_instance_cache()
+    with forgotten_stores():
+        files = fsspec.filesystem("s3", use_listings_cache=False)
+        files.makedirs("lists", exist_ok=True)
+        yield files
 
 
 def joined(path):
