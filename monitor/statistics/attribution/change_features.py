@@ -142,8 +142,17 @@ def find_outlying_bins(bins: Integers, usual: Sequence[float]) -> Outliers | Non
     )
 
 
-def least_affected_share(bins: Integers, usual: Sequence[float]) -> float:
-    """Return a lower bound on the share of affected users, 0 to 1.
+@immutable
+class ClearestBin:
+    """The bin that shows best how many users are affected, see `find_clearest_bin`."""
+
+    lowest_bin: int  # the users in this bin or above it look affected
+    usual_share: float  # share of users that are usually in it or above it
+    affected_share: float  # lower bound on the share of affected users, 0 to 1
+
+
+def find_clearest_bin(bins: Integers, usual: Sequence[float]) -> ClearestBin:
+    """Find the bin that gives the greatest lower bound on the share of affected users.
 
     ``bins`` has the bin of each user now, and ``usual`` the usual share of users in each bin. For
     each bin, ``above`` is the present share of users in this bin or above it, and ``usually_above``
@@ -152,16 +161,24 @@ def least_affected_share(bins: Integers, usual: Sequence[float]) -> float:
     Unaffected users are in lower bins as often as usual. Let u be the share of unaffected users.
     Then the share u (1 - usually_above) of all users is unaffected and in lower bins. This is at
     most 1 - above. So at least the share (above - usually_above) / (1 - usually_above) of the users
-    is affected (Blanchard, Lee and Scott 2010). The greatest of these bounds over all bins is
-    returned. A bin is ignored if hardly any user is usually below it.
+    is affected (Blanchard, Lee and Scott 2010). A bin is ignored if hardly any user is usually
+    below it, and so is the first bin.
     """
-    # The first bin is left out, because no user is below it.
-    above, usually_above = _tails(share_bins(bins), usual)[:, 1:]
+    above, usually_above = _tails(share_bins(bins), usual)
+    bounds = np.zeros(len(above))
     is_used = usually_above <= _NEARLY_ALL
-    above = above[is_used]
-    usually_above = usually_above[is_used]
-    bounds = (above - usually_above) / (1 - usually_above)
-    return float(bounds.max(initial=0.0))
+    bounds[is_used] = (above - usually_above)[is_used] / (1 - usually_above[is_used])
+    lowest_bin = int(bounds.argmax())
+    return ClearestBin(
+        lowest_bin=lowest_bin,
+        usual_share=float(usually_above[lowest_bin]),
+        affected_share=float(bounds[lowest_bin]),
+    )
+
+
+def least_affected_share(bins: Integers, usual: Sequence[float]) -> float:
+    """Return the lower bound of `find_clearest_bin` on the share of affected users, 0 to 1."""
+    return find_clearest_bin(bins, usual).affected_share
 
 
 def widest_shares(*histograms: Sequence[float]) -> tuple[float, ...]:

@@ -14,6 +14,7 @@ from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
 from monitor.statistics.attribution.change_features import (
     SHARE_BINS,
     ChangeFeature,
+    find_clearest_bin,
     find_outlying_bins,
     least_affected_share,
 )
@@ -38,12 +39,15 @@ _GOOD_ENOUGH = 0.5
 # If the fault explains less than this share of the drop, users without a list are reported instead.
 _OUTWEIGHS_MISSING = 0.5
 # If a fault explains less than this share of the drop, it explains nothing.
-_LEAST_EXPLAINED = 0.005
+_LEAST_EXPLAINED = 0.1
 # Both arms are named if the weaker finding explains at least this share of what the best finding
 # explains.
-_WORTH_NAMING = 0.02
+_WORTH_NAMING = 0.1
 # Two arms have the same fault if their numbers of affected users differ by at most this factor.
 _ALIKE = 6
+# A few shifted lists are not reported if more than this multiple of them changed their order. In
+# `incidents` the ratio is at least 9.7 if lists were shuffled, and at most 2.7 otherwise.
+_MUCH_MORE = 5
 # An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
 # because a few users always get new lists.
 _UNCHANGED = 0.99
@@ -182,11 +186,15 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
     """Whether the hypothesis only repeats a more specific hypothesis.
 
     A hypothesis is specific if a new model does not cause the same (see `FaultFacts`). There are
-    three cases:
+    five cases:
 
     - The lists of both arms became more similar, and both arms have the same specific fault. For
       example, both put one item first.
+    - All lists became a little more similar, and a specific fault affected some users. Two good
+      trainings also make all lists more similar.
     - Some items are in far more lists, but many more users got other new items.
+    - A few lists are shifted, but many more changed their order. If the first items of a list are
+      shuffled, the third item may be first now, and it is often new.
     - A new model causes the same, and a specific fault of the same arm affected nearly all of these
       users. For example, if lists became shorter, their items seem to be replaced too.
     """
@@ -195,10 +203,15 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
         arms_by_kind = defaultdict(set)
         for other in specific:
             arms_by_kind[other.kind].add(other.arm)
+        is_only_more_alike = "is_more_alike" in hypothesis.detail
+        if is_only_more_alike and any(not kind.facts.is_similarity for kind in arms_by_kind):
+            return True
         return any(len(arms) == len(Arm) for arms in arms_by_kind.values())
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
     if hypothesis.kind is FaultKind.ITEMS_RISEN:
         return any(_has_more_new_items(other, hypothesis) for other in of_arm)
+    if hypothesis.kind is FaultKind.SHIFTED:
+        return any(_is_reordered_much_more(other, hypothesis) for other in hypotheses)
     if not hypothesis.kind.facts.is_model_change:
         return False
     return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
@@ -209,6 +222,12 @@ def _has_more_new_items(other: Hypothesis, risen: Hypothesis) -> bool:
         return False
     has_more_users = risen.affected.sum() < _NEARLY_ALL * other.affected.sum()
     return has_more_users and bool(other.affected[risen.affected].mean() >= _NEARLY_ALL)
+
+
+def _is_reordered_much_more(other: Hypothesis, shifted: Hypothesis) -> bool:
+    if other.kind is not FaultKind.REORDERED or other.arm is not shifted.arm:
+        return False
+    return bool(other.affected.sum() > _MUCH_MORE * shifted.affected.sum())
 
 
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
@@ -268,7 +287,7 @@ def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
     segment = hypothesis.segment
     if segment == ALL:
         # All users were searched. The fault may still be in one segment only.
-        segment = find_affected_segment(hypothesis.affected, hypothesis.usual, judged_segments)
+        segment = _find_segment(hypothesis, scene, judged_segments)
     rows = rows_of_segment(segment, scene.segments)
     judged_rows = rows_of_segment(segment, judged_segments)
     # Many new items also change the order of the common items. Then the fault is the new items, and
@@ -301,6 +320,23 @@ def _make_finding(hypothesis: Hypothesis, scene: Scene) -> Finding:
         detail=hypothesis.detail,
         is_exact=bool(is_exact),
     )
+
+
+def _find_segment(hypothesis: Hypothesis, scene: Scene, segments: Mapping[str, Rows]) -> str:
+    """Return the segment that describes best which users were affected, or ``all``.
+
+    The hypothesis marks users whose lists changed more than nearly all healthy lists. If lists
+    change to a random degree, these are only a few of the affected users, and may be too few to
+    find the segment. Then the users are marked from the bin in which the affected share is clearest.
+    """
+    segment = find_affected_segment(hypothesis.affected, hypothesis.usual, segments)
+    feature = hypothesis.feature
+    if segment != ALL or feature not in {ChangeFeature.TOTAL, ChangeFeature.REORDERED}:
+        return segment
+    bins = scene.bins[hypothesis.arm][feature]
+    usual = usual_shares(scene, hypothesis.arm, feature)
+    clearest = find_clearest_bin(bins, usual)
+    return find_affected_segment(bins >= clearest.lowest_bin, clearest.usual_share, segments)
 
 
 def _select_likely_affected(

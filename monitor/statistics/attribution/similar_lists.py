@@ -51,8 +51,8 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
     if segment_with_most is None:
         return None
     segment, outliers = segment_with_most
-    if kind is FaultKind.INTERLEAVED and segment == ALL:
-        # Many healthy lists look interleaved too. So the segment is found by shares of users, before
+    if segment == ALL:
+        # Many healthy lists may look similar too. So the segment is found by shares of users, before
         # the most likely users are marked.
         affected_segment = find_affected_segment(
             bins == 1, outliers.greatest_normal_share, scene.segments
@@ -62,11 +62,11 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
             segment, outliers = affected_segment, outliers_of_segment
     rows = rows_of_segment(segment, scene.segments)
     similar = rows[bins[rows] == 1]
-    # Users whose lists were similar in the earlier run already are not affected.
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]
-    affected_count = int((bins_before[similar] != 1).sum())
-    if kind is FaultKind.INTERLEAVED:
-        # For the same reason, the number of affected users is estimated.
+    if kind is FaultKind.IDENTICAL:
+        # Users whose lists were identical in the earlier run already are not affected.
+        affected_count = int((bins_before[similar] != 1).sum())
+    else:
         affected_count = round(outliers.affected_share * len(rows))
     affected = np.zeros(len(bins), dtype=bool)
     affected[newly_similar_first[:affected_count]] = True
