@@ -57,14 +57,28 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def session(spark):
-    """One for all tests that need none of their own: for each session executors start Pythons of its own.
+def newest_session(spark):
+    """The session that is open, with what sends the program to it once.
 
-    With what opens it, and what sends the program to it, once.
+    All tests that need none of their own share it: for each session executors start Pythons of its own.
+    A slow run that does not end soon after its deadline closes it. Then there is a new one.
     """
-    opened = connect_session.SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
-    yield opened, cache(connect_session.ship_program)
-    opened.stop()
+    opened = []
+
+    def get():
+        if not opened or opened[-1][0].client.is_closed:
+            builder = connect_session.SparkSession.builder.remote(f"sc://127.0.0.1:{spark}")
+            opened.append((builder.create(), cache(connect_session.ship_program)))
+        return opened[-1]
+
+    yield get
+    for each, _ in opened:
+        each.stop()
+
+
+@pytest.fixture
+def session(newest_session):
+    return newest_session()
 
 
 @pytest.fixture
