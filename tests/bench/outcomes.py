@@ -6,7 +6,7 @@ Each world draws the outcomes of all users and days, (users, days), and the day 
 from itertools import product
 
 import numpy as np
-from scipy.stats import binomtest
+import scipy
 
 from bench import parse_options, show
 from monitor.statistics.sequential.gate import ScoreCounts, log_capital
@@ -182,5 +182,5 @@ def main(arguments):
 
 def _share_of(count, tests):
     """The share of tests, with its 95 % bounds."""
-    bounds = binomtest(int(count), tests).proportion_ci(0.95)
+    bounds = scipy.stats.binomtest(int(count), tests).proportion_ci(0.95)
     return f"{count / tests:.2%}", f"{bounds.low:.2%} to {bounds.high:.2%}"

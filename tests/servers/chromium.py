@@ -72,8 +72,7 @@ class Browser:
         tab = Tab(self, attached["sessionId"])
         for domain in ("Page", "Network", "Log", "Runtime"):
             tab.call(f"{domain}.enable")
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
-        tab.call("Emulation.setEmulatedMedia", features=[scheme])
+        tab.set_scheme("dark" if is_dark else "light")
         tab.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -93,6 +92,11 @@ class Tab:
 
     def call(self, method, **params):
         return self._browser.call(method, self._session, **params)
+
+    def set_scheme(self, name):
+        """Prefer light or dark colours."""
+        scheme = {"name": "prefers-color-scheme", "value": name}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
 
     def go(self, url):
         """Load the page and wait until all of it is there."""

@@ -57,6 +57,7 @@ def running_spark(folder):
     environment = (
         f"SPARK_HOME={home}",
         f"PYSPARK_PYTHON={HOME / 'bin/python'}",
+        "PYSPARK_DRIVER_PYTHON=none",  # or each session looks for sources written in Python
         f"PYTHONPATH={modules}",
     )
     start = (

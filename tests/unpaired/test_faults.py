@@ -14,7 +14,7 @@ pytestmark = pytest.mark.shared_databases  # seconds of CPU
 
 BEGINS, DAYS = 13, 3
 """The day on which most faults begin, and the number of days that they are looked at."""
-HEALTHY = world.World()
+HEALTHY = world.World(users=4000)
 FAULTS: dict[str, dict[str, Any]] = {
     "healthy": {},
     "mixed up": {"fault": world.mix_up},
@@ -32,7 +32,7 @@ mixed up   FarGapRise   14   get lists from the candidate that belong to other u
 popular    SharedList   14   get one and the same list from the candidate: the most popular items.
 reversed   SelfGapRise  14   get the same first three items from the candidate, but in another order.
 better     SelfGapRise  14   get many more new items from the candidate than usual.
-boosted    ExposureJump  14   8,000 of 8,000 users (100 %) get 1 item from the baseline and candidate
+boosted    ExposureJump  14   4,000 of 4,000 users (100 %) get 1 item from the baseline and candidate
 old        SelfGapDrop  14   get the same list from the candidate as before the test, while other lists changed.
 frozen     CandidateFrozen  16   get the same list from the candidate as in the last run, while other lists changed.
 lost       SplitOff     02   the users are not split as planned:

@@ -82,11 +82,11 @@ def test_the_runbook_of_every_alert_opens_in_a_daemon():
 def test_pages_fit_a_telephone_complain_about_nothing_and_axe_finds_nothing(chromium, place):
     found = {}
     with running(published.pages(documentation=Documentation(SITE))) as site:
+        tab = chromium.open_tab(width=390, height=844)
         for name in LOOKED_AT:
             address = f"http://127.0.0.1:{site.port}/docs/{name}.html"
             if place == "disk":
                 address = (SITE / f"{name}.html").as_uri()
-            tab = chromium.open_tab(width=390, height=844)
             tab.go(address)
             wrong = find_with_axe(tab) if place == "daemon" else []  # the pages are the same
             too_wide = tab.run("document.documentElement.scrollWidth") - 390

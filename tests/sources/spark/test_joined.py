@@ -102,14 +102,13 @@ def in_spark(arms, port, *files, **conf):
     return replace(arms, joined=joined.join_in_spark(given, asked, arms.dimensions))
 
 
-def there(port, files, **conf):
-    return in_spark(arms_of(*files), port, asked_of(files[0]), *files, **conf)
+def here_without_segments(files):
+    return replace(arms_of(*files), dimensions=(), joined=None)
 
 
 def without_segments(port, files, **conf):
     """Fewer queries, for tests that look at no segment."""
-    arms = replace(arms_of(*files), dimensions=())
-    return in_spark(arms, port, asked_of(files[0]), *files, **conf)
+    return in_spark(here_without_segments(files), port, asked_of(files[0]), *files, **conf)
 
 
 measure = partial(test_joined.measure, keep_scores=Keep.ALL, deadline=5 * MINUTE)
@@ -145,7 +144,7 @@ def test_rows_above_max_unreadable_fail_the_run_as_in_files(port, files):
     pq.write_table(pa.Table.from_pylist(rows), candidate.path)
     spoiled = (baseline, candidate.model_copy(update={"max_unreadable": 0.01}))
     texts = []
-    for arms in (arms_of(*spoiled), there(port, spoiled)):
+    for arms in (arms_of(*spoiled), without_segments(port, spoiled)):
         with pytest.raises(UnreadableError, match=r"column 'items' .* 12 of ") as caught:
             measure(arms, 50)
         texts.append(caught.value.shown)
@@ -160,13 +159,15 @@ def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(port
             row["user"] = spell(int(row["user"].removeprefix("user-")))
             row["items"] = [*row["items"], None]
         pq.write_table(pa.Table.from_pylist(rows), options.path)
-    here, measured = (measure(arms) for arms in (arms_of(*files), there(port, files)))
+    both = (here_without_segments(files), without_segments(port, files))
+    here, measured = map(measure, both)
     assert (found(measured), measured.left_out) == (found(here), here.left_out)
     assert measured.coverage.all.paired == SIZE - 1
 
 
 def test_the_same_users_are_sampled_and_only_those_kept_come_back(port, files):
-    both = (arms_of(*files), there(port, files))
+    arms = arms_of(*files)
+    both = (arms, in_spark(arms, port, asked_of(files[0]), *files))
     runs = [measure(arms, 70, keep_scores=5, keep_lists=6, subset_users=50).run for arms in both]
     for name in ("evidence", "arm_scores", "lists", "split", "explanation"):
         assert plain(getattr(runs[0], name)) == plain(getattr(runs[1], name)), name
@@ -176,7 +177,7 @@ def test_the_same_users_are_sampled_and_only_those_kept_come_back(port, files):
 def test_tables_of_the_catalogue_and_of_other_formats_are_read_as_files_are(
     port, session, files, tmp_path
 ):
-    arms, name = arms_of(*files), "lists_{slot:%Y%m%d}"
+    arms, name = here_without_segments(files), "lists_{slot:%Y%m%d}"
     opened, _ = session
     opened.read.parquet(files[0].path).write.saveAsTable(fill_slot(name, SLOT))
     opened.read.parquet(files[1].path).write.orc(f"{tmp_path}/orc")
@@ -212,9 +213,9 @@ def test_an_executor_that_is_killed_in_mid_run_costs_nothing(port, files, tmp_pa
             os.kill(os.getpid(), signal.SIGKILL)
 
     with_fault(monkeypatch, die_once)
-    measured = measure(there(port, files), 50)
+    measured = measure(without_segments(port, files), 50)
     monkeypatch.undo()
-    assert found(measured) == found(measure(arms_of(*files)))
+    assert found(measured) == found(measure(here_without_segments(files)))
     assert os.path.exists(mark)  # noqa: PTH110
 
 
