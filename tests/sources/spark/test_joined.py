@@ -57,28 +57,25 @@ def spark(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def newest_session(spark):
-    """The session that is open, with what sends the program to it once.
-
-    All tests that need none of their own share it: for each session executors start Pythons of its own.
-    A slow run that does not end soon after its deadline closes it. Then there is a new one.
-    """
+def sessions():
+    """The open session, if there is one, with what sends the program to it once."""
     opened = []
-
-    def get():
-        if not opened or opened[-1][0].client.is_closed:
-            builder = connect_session.SparkSession.builder.remote(f"sc://127.0.0.1:{spark}")
-            opened.append((builder.create(), cache(connect_session.ship_program)))
-        return opened[-1]
-
-    yield get
+    yield opened
     for each, _ in opened:
         each.stop()
 
 
 @pytest.fixture
-def session(newest_session):
-    return newest_session()
+def session(spark, sessions):
+    """One for all tests that need none of their own: for each session executors start Pythons of its own."""
+    if not sessions:
+        opened = connect_session.SparkSession.builder.remote(f"sc://127.0.0.1:{spark}").create()
+        sessions.append((opened, cache(connect_session.ship_program)))
+    (opened, ship_program), *_ = sessions
+    yield opened, ship_program
+    if opened.client.is_closed:  # as the run did not end soon after its deadline
+        opened.stop()  # else it stays the default session
+        sessions.clear()
 
 
 @pytest.fixture
