@@ -75,7 +75,7 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
         return None
     return Hypothesis(
         kind=kind,
-        arm=_changed_more(scene, affected),
+        arm=_changed_more(scene, kind, affected),
         affected=affected,
         judged=bins >= 0,
         segment=segment,
@@ -120,7 +120,7 @@ def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
         detail = {}
     return Hypothesis(
         kind=kind,
-        arm=_changed_more(scene, is_known),
+        arm=_changed_more(scene, kind, is_known),
         affected=is_known,
         judged=is_known,
         detail=detail,
@@ -145,13 +145,14 @@ def _bin_likeness(batch: PairBatch, is_known: Flags) -> Integers:
 _CLEARLY_MORE = 1.25
 
 
-def _changed_more(scene: Scene, affected: Flags) -> Arm:
+def _changed_more(scene: Scene, kind: FaultKind, affected: Flags) -> Arm:
     """Return the arm whose lists of these users changed more. If in doubt, it is the candidate.
 
     This is used if the lists of both arms became alike. Usually this happens because the experiment
-    is not applied, and then the candidate has the baseline's lists.
+    is not applied, and then the candidate has the baseline's lists. If lists are interleaved, it is
+    always the candidate, because `ChangeFeature.INTERLEAVED` is about the candidate's lists.
     """
-    if scene.changes is None:
+    if scene.changes is None or kind is FaultKind.INTERLEAVED:
         return Arm.CANDIDATE
     baseline, candidate = scene.changes.lists.values()
     if _mean_change(baseline, affected) > _CLEARLY_MORE * _mean_change(candidate, affected):
