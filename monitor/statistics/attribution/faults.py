@@ -45,9 +45,9 @@ _LEAST_EXPLAINED = 0.1
 _WORTH_NAMING = 0.1
 # Two arms have the same fault if their numbers of affected users differ by at most this factor.
 _ALIKE = 6
-# A few shifted lists are not reported if more than this multiple of them changed their order. In
-# `incidents` the ratio is at least 9.7 if lists were shuffled, and at most 2.7 otherwise.
-_MUCH_MORE = 5
+# A few shifted lists are not reported if at least this multiple of them changed their order. In
+# `incidents` the ratio is at least 5.7 if lists were shuffled, and at most 1 otherwise.
+_MANY_MORE = 3
 # An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
 # because a few users always get new lists.
 _UNCHANGED = 0.99
@@ -162,7 +162,8 @@ def find_fault(scene: Scene) -> Fault | None:
     # Redundant hypotheses are left out below, but their arms may have a fault too.
     arms_with_hypothesis = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
-    finding = _select_finding([_make_finding(hypothesis, scene) for hypothesis in hypotheses])
+    findings = [_make_finding(hypothesis, scene) for hypothesis in hypotheses]
+    finding = _select_finding([each for each in findings if not _is_side_effect(each, findings)])
     explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
     if not explains_enough and scene.usually_missing is not None:
         missing = find_missing(scene.coverage, scene.usually_missing)
@@ -186,15 +187,13 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
     """Whether the hypothesis only repeats a more specific hypothesis.
 
     A hypothesis is specific if a new model does not cause the same (see `FaultFacts`). There are
-    five cases:
+    four cases:
 
     - The lists of both arms became more similar, and both arms have the same specific fault. For
       example, both put one item first.
     - All lists became a little more similar, and a specific fault affected some users. Two good
       trainings also make all lists more similar.
     - Some items are in far more lists, but many more users got other new items.
-    - A few lists are shifted, but many more changed their order. If the first items of a list are
-      shuffled, the third item may be first now, and it is often new.
     - A new model causes the same, and a specific fault of the same arm affected nearly all of these
       users. For example, if lists became shorter, their items seem to be replaced too.
     """
@@ -210,8 +209,6 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
     if hypothesis.kind is FaultKind.ITEMS_RISEN:
         return any(_has_more_new_items(other, hypothesis) for other in of_arm)
-    if hypothesis.kind is FaultKind.SHIFTED:
-        return any(_is_reordered_much_more(other, hypothesis) for other in hypotheses)
     if not hypothesis.kind.facts.is_model_change:
         return False
     return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
@@ -224,10 +221,17 @@ def _has_more_new_items(other: Hypothesis, risen: Hypothesis) -> bool:
     return has_more_users and bool(other.affected[risen.affected].mean() >= _NEARLY_ALL)
 
 
-def _is_reordered_much_more(other: Hypothesis, shifted: Hypothesis) -> bool:
-    if other.kind is not FaultKind.REORDERED or other.arm is not shifted.arm:
+def _is_side_effect(finding: Finding, findings: Sequence[Finding]) -> bool:
+    """Whether few lists are shifted because many more lists changed their order.
+
+    If the first items of a list are shuffled, the third item may be first now, and it is often new.
+    """
+    if finding.kind is not FaultKind.SHIFTED:
         return False
-    return bool(other.affected.sum() > _MUCH_MORE * shifted.affected.sum())
+    for other in findings:
+        if other.kind is FaultKind.REORDERED and other.arms == finding.arms:
+            return other.users >= _MANY_MORE * finding.users
+    return False
 
 
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
