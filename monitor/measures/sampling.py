@@ -29,6 +29,8 @@ _LONGEST = 120
 
 The names become labels of metrics and keys in storage.
 """
+_HASHED_AT_ONCE = 8192
+"""For so many users, the memory of the texts in Python is used again for the next users."""
 
 
 def draw_users(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
@@ -139,7 +141,12 @@ def hash_users(users: pd.Index[str], comparison: Comparison) -> Hashes:
 
     They are independent of the hashes that draw the panel.
     """
-    return _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
+    salt = f"{_fixed_salt(comparison)}\0looked at together"
+    hashes = np.empty(len(users), dtype=np.uint64)
+    for start in range(0, len(users), _HASHED_AT_ONCE):
+        rows = slice(start, start + _HASHED_AT_ONCE)
+        hashes[rows] = _hashes(users[rows].to_numpy(dtype=object), salt)
+    return hashes
 
 
 def draw_subset(panel: Panel, share: float, hashes: Hashes) -> Flags:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.model.arrays import Floats, Integers, Rows
-from monitor.model.rankings import ALL, Panel
+from monitor.model.rankings import Panel
 from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import Statistic
 
@@ -110,12 +110,6 @@ class SummaryAccumulator:
                 sums = self.sums[segment, metric]
                 summaries.append(sums.summary(segment, metric, self.wanted.get(metric, ())))
         return tuple(summaries)
-
-    def median(self, metric: str) -> float | None:
-        """The median score of all users by a metric. None if there are no scores."""
-        if (ALL, metric) not in self.sums:
-            return None
-        return self.sums[ALL, metric].summary(ALL, metric).value("p50")
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from monitor.measures.summaries import SegmentRows, SummaryAccumulator, rows_of_
 from monitor.model.errors import SourceError
 from monitor.model.immutable import immutable
 from monitor.model.rankings import (
+    ALL,
     AskedUsers,
     Coverage,
     CoverageReason,
@@ -256,7 +257,10 @@ class RunAccumulator:
             if parse_derived(summary.metric).metric not in part.failed_metrics:
                 summaries.append(summary)
         evidence = worst_evidence(users, part.failed_metrics)
-        median = None if metric is None else part.sums.median(str(metric))
+        median = None
+        for summary in summaries:
+            if (summary.segment, summary.metric) == (ALL, str(metric)):
+                median = summary.value("p50")
         if median is not None:
             values = subset.scores.by_metric[str(metric)]
             score_of_user = pd.Series(values, index=subset.scores.users)

@@ -83,8 +83,8 @@ def stored_names(names: list[str]) -> list[str]:
     """Return the `stored_name` of each name. This is fast if all names are short ASCII texts."""
     joined = "".join(names)
     is_plain = joined.isascii() and "\x00" not in joined
-    longest = max(names, key=len, default="")
-    if is_plain and len(longest) <= MAX_KEY_BYTES:
+    longest = max(map(len, names), default=0)
+    if is_plain and longest <= MAX_KEY_BYTES:
         return names  # such names are stored as they are
     return [stored_name(name) for name in names]
 

@@ -200,8 +200,11 @@ def _agree_by_counting(positions: Ranks) -> Ranks:
     k, n = positions.shape
     depths = np.maximum(positions, np.arange(k, dtype=positions.dtype)[:, None])
     cells = depths * np.intp(n) + np.arange(n)
-    counts = np.bincount(cells.ravel(), minlength=(k + 1) * n).reshape(k + 1, n)
-    return np.cumsum(counts[:-1], axis=0, dtype=positions.dtype)
+    counts = np.bincount(cells.ravel(), minlength=(k + 1) * n)
+    agreement = counts[: k * n].reshape(k, n).astype(positions.dtype)
+    for depth in range(1, k):
+        agreement[depth] += agreement[depth - 1]
+    return agreement
 
 
 def _change_labels(

@@ -1,6 +1,6 @@
 """A database in memory (DuckDB) that reads files, and views of these files."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -148,7 +148,8 @@ class FileView:
         self._functions = 0
         self._empty = {column: empty[column].combine_chunks() for column in columns}
         if files.format == "parquet":
-            self._refuse_long_texts()
+            checked = () if same_rows is None else same_rows._empty  # noqa: SLF001 - of this class
+            self._refuse_long_texts(checked)
         if log is None or served is None:
             return
         self.has_arms = served.arms is not None
@@ -403,9 +404,13 @@ class FileView:
                 f"SEMI JOIN {users} USING ({KEY})"
             )
 
-    def _refuse_long_texts(self) -> None:
+    def _refuse_long_texts(self, checked: Collection[str]) -> None:
+        """Raise SourceError if a column has a long text, except in columns ``checked`` before."""
         # A file with a dictionary stores each text once. In memory, each row gets its own copy.
-        names = [name for name, column in self._empty.items() if is_text(column.type)]
+        names = []
+        for name, column in self._empty.items():
+            if is_text(column.type) and name not in checked:
+                names.append(name)
         if not names:
             return
         lengths = ", ".join(f"max(strlen({sql_name(name)}))" for name in names)

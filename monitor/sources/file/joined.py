@@ -13,6 +13,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -189,10 +190,11 @@ class _JoinedAnswers:
         """Users, and their lists by the name of the lists."""
         for record in self._records(self._join(has_repeated=has_repeated), size):
             for arm, part in self._divide(record):
+                users = index_users(part[KEY])
                 pulls = {}
                 for name, lists in self._lists.items():
-                    pulls[name] = lists.pull_joined(part, f"{name}_")
-                yield self._batch(part, pulls, arm), pulls
+                    pulls[name] = lists.pull_joined(part, users, f"{name}_")
+                yield self._batch(part, users, pulls, arm), pulls
         if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
@@ -202,7 +204,7 @@ class _JoinedAnswers:
                     pulls = {}
                     for name, lists in self._lists.items():
                         pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)
-                    yield self._batch(part, pulls, arm), pulls
+                    yield self._batch(part, users, pulls, arm), pulls
 
     def _divide(self, record: pa.RecordBatch) -> Iterator[tuple[Arm | None, pa.RecordBatch]]:
         """Yield the users of each arm, if each user is served by one arm only."""
@@ -302,9 +304,12 @@ class _JoinedAnswers:
         return f"SELECT {', '.join(columns)} FROM ({users}) AS u {' '.join(joins)}"
 
     def _batch(
-        self, record: pa.RecordBatch, pulls: Mapping[str, Pull], arm: Arm | None
+        self,
+        record: pa.RecordBatch,
+        users: pd.Index[str],
+        pulls: Mapping[str, Pull],
+        arm: Arm | None,
     ) -> UserBatch:
-        users = index_users(record[KEY])
         failed = {name: Pull.failed(users, note=why) for name, why in self._unread.items()}
         pulls = {**failed, **pulls}
         labels = {column: record[column] for column in self._segments}

@@ -155,8 +155,8 @@ class ListView:
         """How many rows a batch may have, so that it is small even if all ids are long."""
         return max(256, min(8192, _BATCH_ITEMS // self._k))
 
-    def pull_joined(self, record: pa.RecordBatch, prefix: str) -> Pull:
-        """Return the lists in a batch of the join, which has one row for each user."""
+    def pull_joined(self, record: pa.RecordBatch, asked: pd.Index[str], prefix: str) -> Pull:
+        """Return the lists of the ``asked`` users in a batch of the join, one row for each user."""
         has_list = record[f"{prefix}{KEY}"]
         users = record[KEY]
         columns = {name: record[f"{prefix}{name}"] for name in self.names}
@@ -168,7 +168,7 @@ class ListView:
             users = users.take(pc.list_parent_indices(columns[self.names[0]]))
             columns = {name: column.flatten() for name, column in columns.items()}
         spelled = self.options.model_copy(update={"user_ids": None})
-        return self._pull(spelled, index_users(record[KEY]), [self._batch(users, columns)])
+        return self._pull(spelled, asked, [self._batch(users, columns)])
 
     def pull_asked(self, users: pd.Index[str], deadline: Deadline, max_bytes: int) -> Pull:
         """Return the lists of these users. Also counts all rows without a user."""

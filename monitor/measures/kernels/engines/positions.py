@@ -96,17 +96,21 @@ def find_by_sorting(baseline: Codes, candidate: Codes) -> Ranks:
     """
     n, k = baseline.shape
     rank_bits = int(k - 1).bit_length()
-    ordered = np.sort(_sort_keys(baseline, candidate, rank_bits), axis=1).ravel()
+    keys = _sort_keys(baseline, candidate, rank_bits)
+    keys.sort(axis=1)
+    ordered = keys.ravel()
     # Neighbours with the same code differ above the rank in the bit of the arm only.
     is_match = ((ordered[1:] ^ ordered[:-1]) >> rank_bits) == 1
     # The last key of a user and the first key of the next user are not neighbours.
     is_match[2 * k - 1 :: 2 * k] = False
     matches = np.flatnonzero(is_match)
-    rank_mask = ordered.dtype.type((1 << rank_bits) - 1)
-    baseline_ranks = (ordered[matches] & rank_mask).astype(np.intp)
-    cells = baseline_ranks * n + matches // (2 * k)
+    ranks = (ordered & ((1 << rank_bits) - 1)).astype(rank_dtype(k))
+    # The key of the baseline's item is followed by the key of the candidate's item.
+    cells = ranks[:-1].take(matches).astype(np.intp)
+    cells *= n
+    cells += matches // (2 * k)
     positions = np.full(k * n, k, dtype=rank_dtype(k))
-    positions[cells] = ordered[matches + 1] & rank_mask
+    positions[cells] = ranks[1:].take(matches)
     return positions.reshape(k, n)
 
 
@@ -119,16 +123,16 @@ def _sort_keys(baseline: Codes, candidate: Codes, rank_bits: int) -> Array:
     n, k = baseline.shape
     top = int(max(baseline.max(initial=0), candidate.max(initial=0)))
     is_narrow = (top + 3) << (rank_bits + 1) <= 1 << 32
-    keys = np.empty((n, 2 * k), dtype=np.uint32 if is_narrow else np.int64)
+    keys = np.empty((n, 2, k), dtype=np.uint32 if is_narrow else np.int64)
     for arm, codes in enumerate((baseline, candidate)):
-        keys_of_arm = keys[:, arm * k : (arm + 1) * k]
-        np.copyto(keys_of_arm, codes, casting="unsafe")
         if (codes[:, -1] == PAD).any():
             # The padding of each arm gets its own code, so that it never matches.
-            keys_of_arm[codes == PAD] = top + 1 + arm
-        keys_of_arm <<= rank_bits + 1
-        keys_of_arm |= np.arange(k, dtype=keys.dtype) + (arm << rank_bits)
-    return keys
+            codes = np.where(codes == PAD, top + 1 + arm, codes)  # noqa: PLW2901 - a copy
+        shift = keys.dtype.type(rank_bits + 1)
+        np.left_shift(codes, shift, out=keys[:, arm], casting="unsafe", dtype=keys.dtype)
+    arm_bits = np.array([[0], [1 << rank_bits]])
+    keys |= (arm_bits + np.arange(k)).astype(keys.dtype)
+    return keys.reshape(n, 2 * k)
 
 
 def count_inversions(ranks: Ranks) -> Integers:
