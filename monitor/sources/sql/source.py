@@ -184,6 +184,9 @@ def count_unserved(
     for column, need, value in checks:
         example = sa.func.min(sa.cast(sa.column(column), sa.types.Text)).label("example")
         query = sa.select(rows, example).select_from(log)
+        if column == served.time and database.dialect == "sqlite":
+            # A time without a Julian day is rare. This test takes a third of the other one's time.
+            query = query.where(sa.func.julianday(sa.column(column)).is_(None))
         query = query.where(value.is_(None), *_of_arm(served))
         (answer,) = database.read(query, [{}], ("rows", "example"), deadline)
         count = int(answer["rows"][0])
@@ -274,12 +277,15 @@ class SqlUsers(SqlTable):
             users = index_users(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
-        rows = pd.concat(parts).dropna().drop_duplicates()
-        is_switched = rows["user"].duplicated(keep=False)
-        arm_of_row = rows["arm"][~is_switched]
-        count = {arm: int((arm_of_row == arm).sum()) for arm in Arm}
+        rows = pd.concat(parts).dropna()
+        # Few users have several rows. To find equal rows among all rows takes three times as long.
+        is_repeated = rows["user"].duplicated(keep=False)
+        repeated = rows[is_repeated].drop_duplicates()
+        is_switched = repeated["user"].duplicated(keep=False)
+        arm_of_user = pd.concat([rows["arm"][~is_repeated], repeated["arm"][~is_switched]])
+        count = {arm: int((arm_of_user == arm).sum()) for arm in Arm}
         self._options.served.require_arms(count, slot=slot, where=tally.where)
-        switched = pd.Index(rows["user"][is_switched].unique(), dtype="str")
+        switched = pd.Index(repeated["user"][is_switched].unique(), dtype="str")
         return AssignedUsers(count=count, switched=switched)
 
 
