@@ -91,7 +91,7 @@ def _newest_rows(
         # SQLite sorts rows to group them, which takes half the time of DISTINCT.
         return sa.select(*selected).where(is_in_time).group_by(*selected)
     if dialect == "sqlite":
-        # SQLite takes twice as long for a window function as for the order alone.
+        # SQLite takes nearly twice as long for a window function as for the order alone.
         user = selected[0].collate("BINARY")
         in_order = sa.select(*selected, order[-1].label(_MARK)).where(is_in_time)
         return in_order.order_by(user, *(column.desc() for column in order))
@@ -234,7 +234,7 @@ def count_unserved(
         example = sa.func.min(sa.cast(sa.column(column), sa.types.Text)).label("example")
         query = sa.select(rows, example).select_from(log)
         if column == served.time and database.dialect == "sqlite":
-            # A time without a Julian day is rare. This test takes a third of the other one's time.
+            # A time without a Julian day is rare. This test takes half the time of the next one.
             query = query.where(sa.func.julianday(sa.column(column)).is_(None))
         query = query.where(value.is_(None), *_of_arm(served))
         (answer,) = database.read(query, [{}], ("rows", "example"), deadline)

@@ -79,7 +79,10 @@ def test_the_newest_list_of_each_user_in_the_slot_counts_in_a_log_of_served_list
 
 
 def test_only_the_newest_lists_of_a_log_count_for_max_rows(tmp_path):
-    rows = [{"who": "u1", "at": f"{SLOT - timedelta(minutes=age)}", "what": f"[{age}]"} for age in range(30)]
+    rows = [
+        {"who": "u1", "at": f"{SLOT - timedelta(minutes=age)}", "what": f"[{age}]"}
+        for age in range(30)
+    ]
     log = {"served": {"time": "at", "within": "1h"}, "max_rows": 1}
     options = WIDE | tables.sqlite(rows, tmp_path)["sql"] | log
 
