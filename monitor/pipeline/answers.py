@@ -1,7 +1,7 @@
 """Gets the answers of a run's sources: joined by a source, pulled once, or pulled in rounds."""
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -13,9 +13,10 @@ from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
-from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, UserBatch
+from monitor.model.ports import Source
+from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.rules import Comparison, SimilarityRule
-from monitor.model.runs import Scores
+from monitor.model.runs import PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.pull import (
@@ -27,7 +28,7 @@ from monitor.pipeline.pull import (
     join_all,
     pull_all,
 )
-from monitor.pipeline.user_batches import cut_panel
+from monitor.pipeline.user_batches import PanelPull, cut_panel
 from monitor.statistics.sequential.gate import is_certain, round_ends
 
 
@@ -90,11 +91,12 @@ def _pull_arms(context: SlotContext, unpaired: UnpairedArms, panel: Panel) -> So
             raise SourceError(msg, permanent=False)
         rows_of_arm[arm] = rows
     panel_of_both_arms = replace(panel, segments=segments)
+    earlier_lists = _PulledOnce(context.arms.baseline, panel, rows_of_arm.values())
 
     def pull_arm(arm: Arm, arms: Arms) -> SourceAnswers:
         # A pair has the user's pre-test list and current list. The candidate's side of the pair has
         # the current list, even for users of the baseline.
-        arms = replace(arms, candidate=unpaired.lists[arm])
+        arms = replace(arms, baseline=earlier_lists, candidate=unpaired.lists[arm])
         arm_panel = cut_panel(panel_of_both_arms, rows_of_arm[arm])
         return _pull_panel(context, arms, arm_panel, context.seconds_left())
 
@@ -123,6 +125,31 @@ def _pull_arms(context: SlotContext, unpaired: UnpairedArms, panel: Panel) -> So
         weights=weights,
         relevance=None,
     )
+
+
+class _PulledOnce:
+    """Lists that are pulled once for all users of a panel, and returned in parts. Port: Source.
+
+    Each call of `pull` is for the next of ``parts``, which are positions in the panel. Either arm
+    may have served a pre-test list. So a pull for each arm would read all pre-test lists twice.
+    """
+
+    def __init__(self, source: Source, panel: Panel, parts: Iterable[Rows]) -> None:
+        self._source = source
+        self._panel = panel
+        self._parts = deque(parts)
+        self._pulled: PanelPull | None = None
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Return the lists of the users of the next part. The request is for these users."""
+        positions = self._parts.popleft()
+        if self._pulled is None:
+            pull = self._source.pull(replace(request, users=self._panel.users))
+            self._pulled = PanelPull(self._panel, pull)
+        part = self._pulled.take(positions)
+        if not self._parts:
+            self._pulled = None  # its memory is free now
+        return part
 
 
 def pull_until_certain(context: SlotContext, panel: Panel) -> SourceAnswers:

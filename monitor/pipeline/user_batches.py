@@ -42,10 +42,10 @@ def split_users(users: UserBatch, size: int) -> Iterator[UserBatch]:
 
 def _cut_batches(users: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
     """Yield one batch for each part. A part is an array of positions in the panel."""
-    baseline = _PanelPull(users.panel, users.baseline)
-    candidate = _PanelPull(users.panel, users.candidate)
+    baseline = PanelPull(users.panel, users.baseline)
+    candidate = PanelPull(users.panel, users.candidate)
     second_baseline = (
-        None if users.second_baseline is None else _PanelPull(users.panel, users.second_baseline)
+        None if users.second_baseline is None else PanelPull(users.panel, users.second_baseline)
     )
     for positions in parts:
         yield replace(
@@ -72,8 +72,8 @@ def cut_panel(panel: Panel, positions: Rows) -> Panel:
     return replace(panel, users=panel.users[positions], segments=segments)
 
 
-class _PanelPull:
-    """An arm's answer. `take` selects users by their positions in the panel."""
+class PanelPull:
+    """The answer of a source. `take` selects users by their positions in the panel."""
 
     def __init__(self, panel: Panel, pull: Pull) -> None:
         self._pull = pull

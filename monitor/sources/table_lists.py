@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from monitor.sources.table_options import ListColumnOptions
 
 _MUCH_FEWER = 4
-"""If a batch has less than a quarter of the requested users, the index of users finds them."""
+"""If a batch has less than a quarter of the requested users, their positions are first searched
+near the last batch, and then by the index of users."""
 
 ArrowBatch = Mapping[str, pa.Array]
 TableBatch = Mapping[str, Any]
@@ -84,6 +85,7 @@ class WantedUsers:
     def __init__(self, users: pd.Index[str]) -> None:
         self.index = users
         self._keys = pa.array(users, type=pa.large_string())
+        self._last = 0  # the position of the last user that a batch had
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -93,10 +95,22 @@ class WantedUsers:
         if users.equals(self._keys):
             return np.arange(len(users))
         if _MUCH_FEWER * len(users) < len(self):
-            # The index stores its hash table, so that the next batch needs no new one.
-            return self.index.get_indexer(columns.index_users(users))
+            return self._near_positions(users)
         places = pc.index_in(users, value_set=self._keys).fill_null(-1)
         positions: Integers = places.to_numpy().astype(np.int64)
+        return positions
+
+    def _near_positions(self, users: pa.Array) -> Integers:
+        """Find users that follow those of the last batch first, as the rows are often in order."""
+        near = self._keys.slice(self._last, 2 * len(users))
+        places = pc.index_in(users, value_set=near).fill_null(-1).to_numpy()
+        positions = np.where(places < 0, -1, places + self._last)
+        is_far = places < 0
+        if is_far.any():
+            # The index stores its hash table, so that the next batch needs no new one.
+            far_users = columns.index_users(users.filter(pa.array(is_far)))
+            positions[is_far] = self.index.get_indexer(far_users)
+        self._last = int(positions.max(initial=0))
         return positions
 
     def take(self, positions: Integers) -> pd.Index[str]:

@@ -19,6 +19,7 @@ from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.analysis import preview
 from monitor.service.composition import open_wiring, require_reloadable
+from monitor.sources.sql.source import SqlSource
 from pipeline.canned import StillClock
 from settings.minimal import load_text
 from sources.file.test_joined import second_ring
@@ -134,6 +135,20 @@ def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
     first = seen(measured(write_log("parquet", tmp_path / "first", rows)))
 
     assert seen(measured(write_log(kind, tmp_path, rows))) == first
+
+
+def test_the_pre_test_lists_are_read_once_for_both_arms(tmp_path, monkeypatch):
+    counts = []
+    pull = SqlSource.pull
+
+    def count(source, request):
+        counts.append(len(request.users))
+        return pull(source, request)
+
+    monkeypatch.setattr(SqlSource, "pull", count)
+    measured(write_log("sqlite", tmp_path, log_rows()))
+
+    assert sorted(counts) == [31, 60, 91]
 
 
 @pytest.mark.shared_databases

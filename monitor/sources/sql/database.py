@@ -1,7 +1,7 @@
 """A database that is read with limits and without permission to write."""
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,11 @@ class ReadOnlyDatabase:
         parameter_sets: Iterable[Mapping[str, Any]],
         columns: Sequence[str],
         deadline: Deadline,
+        select: Callable[[TableBatch], TableBatch] = lambda batch: batch,
     ) -> Iterator[TableBatch]:
         """Yield the rows for each set of parameters, in a read-only transaction.
+
+        ``select`` removes rows that are not wanted. They do not count for the limit of rows.
 
         Raises:
             OverdueError: The deadline passed.
@@ -75,18 +78,21 @@ class ReadOnlyDatabase:
                     if fetched != names:  # selecting columns takes as long as the query
                         answer = result.columns(*map(names.index, fetched))
                     for rows in self._fetch(answer):
-                        total += len(rows)
+                        values = dict(zip(fetched, zip(*rows, strict=True), strict=True))
+                        batch = select(
+                            {
+                                name: _take_fields(values[root], name, root)
+                                for name, root in roots.items()
+                            }
+                        )
+                        total += len(batch[columns[0]])
                         if total > self._max_rows:
                             raise SourceError(
                                 f"{self.where} gives more than {self._max_rows} rows: select "
                                 "fewer rows, or raise max_rows"
                             )
                         deadline.require_time()
-                        values = dict(zip(fetched, zip(*rows, strict=True), strict=True))
-                        yield {
-                            name: _take_fields(values[root], name, root)
-                            for name, root in roots.items()
-                        }
+                        yield batch
 
     def roots_of(
         self,

@@ -78,6 +78,17 @@ def test_the_newest_list_of_each_user_in_the_slot_counts_in_a_log_of_served_list
     assert_newest_lists_count(database_url, *([sa.Text()] if "sqlite" in database_url else times))
 
 
+def test_only_the_newest_lists_of_a_log_count_for_max_rows(tmp_path):
+    rows = [
+        {"who": "u1", "at": f"{SLOT - timedelta(minutes=age)}", "what": f"[{age}]"}
+        for age in range(30)
+    ]
+    log = {"served": {"time": "at", "within": "1h"}, "max_rows": 1}
+    options = WIDE | tables.sqlite(rows, tmp_path)["sql"] | log
+
+    assert as_lists(pull_of("u1", "u2", sql=options)) == {"u1": ["0"]}
+
+
 def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(database_url):
     rows = (f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10))
     execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)", *rows)
