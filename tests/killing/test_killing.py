@@ -19,15 +19,15 @@ from storage.worked import store_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
 PATIENCE_S = 120.0
-_OF_DATABASES = (
-    "claim",
-    "store",
-    "before commit",
-    "commit",
-    "claim of the transition",
-    "mark",
-    "after record",
-)
+_OF_DATABASES = """
+claim
+store
+before commit
+commit
+claim of the transition
+mark
+after record
+""".strip().splitlines()
 """Steps within a transaction, or right after one."""
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 
