@@ -155,8 +155,8 @@ def test_cells_of_the_example_notebook_draw_their_results_in_light_and_dark_and_
         f"id=other><text>x</text></svg>{sections}"
     )
     colours = []
-    for is_dark in (False, True):
-        tab = chromium.open_tab(is_dark=is_dark)
+    for scheme in ("light", "dark"):
+        tab = chromium.open_tab(scheme=scheme)
         tab.go(page.as_uri())
         colours.append(tab.run(COLOURS))
     pair, titled, scores, summary, spreads, worst = tab.run(DRAWN)

@@ -63,7 +63,7 @@ class Browser:
             read += byte
         return json.loads(read)
 
-    def open_tab(self, *, width=1280, height=900, is_dark=False, has_script=True):
+    def open_tab(self, *, width=1280, height=900, scheme="light", has_script=True):
         """An empty tab of this size, in one of both colour schemes, with or without JavaScript."""
         if self._tab:
             self.call("Target.closeTarget", targetId=self._tab)
@@ -72,7 +72,7 @@ class Browser:
         tab = Tab(self, attached["sessionId"])
         for domain in ("Page", "Network", "Log", "Runtime"):
             tab.call(f"{domain}.enable")
-        tab.set_scheme("dark" if is_dark else "light")
+        tab.set_scheme(scheme)
         tab.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,

@@ -129,7 +129,7 @@ def find_with_axe(tab, **options):
     if not tab.run("'axe' in window"):
         axe = (AXE / "node_modules/axe-core/axe.min.js").read_text()
         tab.run(f"{axe}; undefined")
-    given = json.dumps({"preload": False, "resultTypes": ["violations"], **options})
+    given = json.dumps({"preload": False, **options})
     return tab.run(
         f"axe.run({given}).then((found) => found.violations.flatMap((each) => "
         "each.nodes.map((node) => each.id + ' ' + node.html.slice(0, 150))))"

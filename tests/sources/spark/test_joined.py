@@ -156,8 +156,7 @@ def test_users_of_any_type_are_read_as_in_files_and_no_item_behind_k_counts(port
             row["user"] = spell(int(row["user"].removeprefix("user-")))
             row["items"] = [*row["items"], None]
         pq.write_table(pa.Table.from_pylist(rows), options.path)
-    both = (here_without_segments(files), without_segments(port, files))
-    here, measured = map(measure, both)
+    here, measured = map(measure, (here_without_segments(files), without_segments(port, files)))
     assert (found(measured), measured.left_out) == (found(here), here.left_out)
     assert measured.coverage.all.paired == SIZE - 1
 
