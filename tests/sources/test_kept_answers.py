@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -119,6 +120,25 @@ def test_only_answers_to_the_same_requests_count_and_users_without_an_answer_are
         )
         source_of(http={"url": recommender.url.split("?")[0], **options}).pull(asked)
     assert recommender.attempts == dict.fromkeys(USERS, 2 if other in OTHERS else 1) | {"t1": 2}
+
+
+def test_answers_that_come_while_earlier_ones_are_written_are_stored_too(
+    recommender, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(http, "LASTS_S", 0.0)
+    monkeypatch.setattr(http, "_REPORT_S", 60.0)
+    write = AnswerFile._write
+
+    def write_slowly(file, rows):
+        time.sleep(0.5)
+        write(file, rows)
+
+    monkeypatch.setattr(AnswerFile, "_write", write_slowly)
+    asked = replace(request(*USERS), answers_path=str(tmp_path / "kept"), answers_valid_s=HOUR_S)
+    options = {"url": recommender.url.split("?")[0], "concurrency": 1}
+    for _ in range(2):
+        source_of(http=options).pull(asked)
+    assert recommender.attempts == dict.fromkeys(USERS, 1)
 
 
 def test_a_file_is_removed_after_the_last_run_of_its_family_and_old_files_too(

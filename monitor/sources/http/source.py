@@ -142,8 +142,7 @@ class _HttpPull:
             task.cancel()
         outcomes = await asyncio.gather(starting, *workers, return_exceptions=True)
         self._fail_remaining()
-        if self._writing is not None:
-            await asyncio.wait([self._writing], timeout=_REPORT_S)
+        await self._store_last_answers()
         for outcome in outcomes:
             if isinstance(outcome, Exception):  # such an error is a defect of rankwatch
                 raise outcome
@@ -184,8 +183,19 @@ class _HttpPull:
         )
         self._request.on_progress(progress)
         if self._writing is None or self._writing.done():
-            write = self._answers.take(self._lists)
-            self._writing = asyncio.get_running_loop().run_in_executor(None, write)
+            self._writing = self._store_answers()
+
+    def _store_answers(self) -> asyncio.Future[None]:
+        write = self._answers.take(self._lists)
+        return asyncio.get_running_loop().run_in_executor(None, write)
+
+    async def _store_last_answers(self) -> None:
+        """Store the answers that came after the last report. A slow disk does not delay the run."""
+        if self._writing is None:
+            return
+        await asyncio.wait([self._writing], timeout=_REPORT_S)
+        if self._writing.done():
+            await asyncio.wait([self._store_answers()], timeout=_REPORT_S)
 
     def _possible(self, users: Iterable[str]) -> Iterator[str]:
         for user in users:
