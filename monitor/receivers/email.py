@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from email.message import EmailMessage
-from email.policy import SMTP
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -178,6 +177,8 @@ def _compose_mail(
     message: Message, content: MessageContent, options: EmailOptions, key: str, now: datetime
 ) -> EmailMessage:
     """Return the mail for a message. The same ``key`` always gives the same Message-ID."""
+    from email.policy import SMTP  # noqa: PLC0415 - slow to import
+
     mail = EmailMessage(policy=SMTP)
     domain = options.sender.rpartition("@")[2]
     thread = f"<{_digest(message.incident)}@{domain}>"
