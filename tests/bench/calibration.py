@@ -1,6 +1,6 @@
 """Compares false pages with the stated rate, and measures how soon faults are found and end.
 
-`-m tests.bench calibration ends`.
+`-m tests.bench calibration ends frozen`.
 
 The benchmark judges the runs of simulated worlds one after the other, as the daemon does. Runs that
 fire are counted and left out of the history, and suspects are left out too. All segments, series
@@ -17,10 +17,12 @@ from numpy.random import default_rng
 from scipy.special import betainc, chdtri, stdtrit
 
 from bench import show
+from monitor.alerts.conditions import _count_changes
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.measures.kernels.exposure import weigh_changes
+from monitor.model.alerts import Standstill
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL
+from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import MIN_HEALTHY_RUNS, Direction, Learning
 from monitor.pipeline.expectations import SMALL_WEIGHT, find_odd, find_postponed
 from monitor.statistics.reference.history import median_z_while_firing
@@ -606,8 +608,42 @@ def check_suggested():
     show_pages(title, columns, settings, worlds, count_pages_of_suggested, histories)
 
 
+TRAININGS = tuple(itertools.product((1, 3, 7), (0.0, 0.1, 0.3, 0.5, 0.9)))
+"""Runs from one training of the candidate to the next, and the chance that it is late by one more run."""
+FROZEN_RUNS = 400, 300
+"""Runs of a comparison, and comparisons."""
+
+
+def check_frozen():
+    """Pages of `CandidateFrozen` while the candidate is trained late and the baseline before each run."""
+    rng, rows = default_rng(1), []
+    runs, copies = FROZEN_RUNS
+    for days, late in TRAININGS:
+        pages = np.array([count_frozen(days, late, rng, runs) for _ in range(copies)])
+        ratios = (f"{each * STATED / (runs * copies):.3f}" for each in (pages.sum(), bound(pages)))
+        rows.append((days, f"{late:.0%}", pages.sum(), *ratios))
+    columns = ("runs between trainings", "late", "pages", "of stated", "95 % bound of that")
+    show("False pages of an arm that is trained late", columns, rows)
+
+
+def count_frozen(days, late, rng, runs):
+    standstill = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE)
+    age = pages = is_firing = 0
+    for lateness in rng.random(runs):
+        age += 1
+        is_trained = age >= days and lateness >= late
+        age *= not is_trained
+        churn = {Arm.BASELINE: LISTED, Arm.CANDIDATE: LISTED * is_trained}
+        standstill = _count_changes(standstill, churn, was_firing=bool(is_firing))
+        is_breach = standstill.limit is not None and standstill.missed > standstill.limit
+        pages += is_breach and not is_firing
+        is_firing = is_breach or (is_firing and standstill.missed > 0)
+    return pages
+
+
 TABLES = {
     "calibration": calibrate,
+    "frozen": check_frozen,
     "power": measure_power,
     "ends": measure_ends,
     "thresholds": check_suggested,
