@@ -66,7 +66,7 @@ def stage(tmp_path_factory, certificate, postgres_server):
         hostile_world(folder, certificate) as world,
     ):
         fill(connection)
-        configs = {way: world.write(way, database=url, every="5s") for way in get_args(Way)}
+        configs = {way: world.write(way, database=url) for way in get_args(Way)}
         stage = Stage(
             world=world,
             configs=configs,
@@ -117,7 +117,7 @@ def await_all(world):
     wait_for(
         lambda: wanted <= set().union(*[owners for _, owners in list(world.heard)]),
         "every secret",
-        timeout_s=400,
+        timeout_s=900,
     )
 
 
