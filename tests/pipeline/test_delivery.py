@@ -121,7 +121,7 @@ class Scene:
         )
 
     def due(self):
-        return self.store.outbox.due_receivers(("other", "fake"), now=self.clock.at)
+        return self.store.outbox.due_receivers(["fake"], now=self.clock.at)
 
     def waiting(self, **held):
         return self.store.outbox.waiting(self.clock.now(), **held).get("fake", (0, 0.0))[0]

@@ -19,8 +19,7 @@ import pytest
 
 from rings import is_first_ring
 
-_START_S = 300.0
-"""A slow machine may need minutes to start Spark."""
+_START_S = 300.0  # a slow machine may need minutes to start Spark
 
 
 def require(*names):
