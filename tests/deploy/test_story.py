@@ -310,14 +310,14 @@ def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, 
         )
     }
 
-    assert empty == _LATER.get(name, set())
+    assert empty <= _LATER.get(name, set())
 
 
 _LATER = {
     "rankwatch-daemon": {"Time since rows were last deleted"},
     "rankwatch-unpaired": {"Alerts firing"},
 }
-"""What a daemon has only after its first hour. In the A/B test of the story no alert fires."""
+"""What a daemon has only after some minutes, which a story at a slow pace has. In the A/B test of the story no alert fires."""
 _CHOSEN = {
     "job": ["rankwatch"],
     "metric": "rbo(p=0.9)",

@@ -195,7 +195,7 @@ def transitions(store):
 
 
 def lease(store, now=LATER, *, receiver="hook", owner="a:1", limit=10):
-    due = store.outbox.due_receivers(("other", receiver), now=now)
+    due = store.outbox.due_receivers([receiver], now=now)
     claimed = store.outbox.claim_deliveries(
         receiver, owner=owner, now=now, until=now + MINUTE, limit=limit
     )
