@@ -40,7 +40,7 @@ def context():
     return forking
 
 
-def rankwatch(*args, cwd, env=None, timeout_s=60):
+def rankwatch(*args, cwd, env=None, timeout_s=300):
     """What ``python -m monitor`` with these arguments prints, and its exit code."""
     with tempfile.TemporaryDirectory() as aside:
         out, err = Path(aside, "out"), Path(aside, "err")
@@ -64,7 +64,7 @@ def running(args, *, cwd, out, env=None, before=None):
         yield process
     finally:
         process.kill()
-        ended(process, 10)
+        ended(process)
 
 
 def start(target, *args):
@@ -80,7 +80,7 @@ def _begin(target, *args):
     target(*args)
 
 
-def ended(process, timeout_s):
+def ended(process, timeout_s=300.0):
     """The exit code once the process has ended, None if it still runs after this time."""
     connection.wait([process.sentinel], timeout_s)
     with _polling:

@@ -5,7 +5,7 @@ The start of a firing is the transition to ``firing``, and its end is the transi
 
 # ruff: noqa: D102 - the port has the docstrings of its methods
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -18,10 +18,12 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    bindparam,
     case,
     func,
     or_,
     select,
+    union,
     update,
 )
 
@@ -72,7 +74,10 @@ _POSSIBLY_RECEIVED_FIRST = (
 So such a message is sent again with all its deliveries.
 """
 _REFUSED_OR_DROPPED = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
-_IS_WAITING = deliveries.c.status.in_(WAITING_STATUSES)
+# SQLite uses a partial index only if the values of its condition are part of the statement.
+_IS_WAITING = deliveries.c.status.in_(
+    bindparam(None, WAITING_STATUSES, expanding=True, literal_execute=True)
+)
 _COLUMNS = (
     deliveries.c.id.label("delivery_id"),
     deliveries.c.receiver,
@@ -126,6 +131,15 @@ class SqlOutbox:
             connection.execute(claim.values(claimed_by=owner, claimed_until=until))
         # ``id`` is the id of the transition.
         return tuple(map(_to_delivery, sorted(rows, key=attrgetter("id"))))
+
+    def due_receivers(self, receivers: Collection[str], *, now: datetime) -> frozenset[str]:
+        is_to_receivers = deliveries.c.receiver.in_(receivers)
+        is_unsent = and_(is_to_receivers, _IS_WAITING, _is_due(now), ~_is_claimed(now))
+        to_send = select(deliveries.c.receiver).where(is_unsent)
+        is_repeated = and_(is_to_receivers, deliveries.c.repeat_at <= now)
+        to_repeat = _repetitions(deliveries.c.receiver).where(is_repeated)
+        with self._database.read() as connection:
+            return frozenset(connection.scalars(union(to_send, to_repeat)))
 
     def firing_snapshot(
         self,
@@ -211,13 +225,7 @@ class SqlOutbox:
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
         """Return deliveries of starts that must be repeated, because the alerts still fire."""
         is_due = and_(deliveries.c.receiver == receiver, deliveries.c.repeat_at <= now)
-        query = (
-            _select(*_COLUMNS)
-            .join(alert_states, IS_START_OF_CURRENT_FIRING)
-            .where(is_due, alert_states.c.acknowledged_by.is_(None))
-            .order_by(transitions.c.id)
-            .limit(limit)
-        )
+        query = _repetitions(*_COLUMNS).where(is_due).order_by(transitions.c.id).limit(limit)
         return tuple(map(_to_delivery, self._database.rows(query)))
 
     def schedule_repetition(
@@ -428,6 +436,12 @@ def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
         .select_from(deliveries)
         .join(transitions, transitions.c.id == deliveries.c.transition_id)
     )
+
+
+def _repetitions(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
+    """Select these columns of the starts of firings that last and are not acknowledged."""
+    firing = _select(*columns).join(alert_states, IS_START_OF_CURRENT_FIRING)
+    return firing.where(alert_states.c.acknowledged_by.is_(None))
 
 
 def _comparison_due_longest(connection: Connection, receiver: str, now: datetime) -> str | None:

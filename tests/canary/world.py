@@ -150,10 +150,10 @@ class World:
         path.write_text(json.dumps({"basic_auth_users": users}))
         return path
 
-    def write(self, way, *, database, every):
+    def write(self, way, *, database):
         """The configuration with every secret given in this way."""
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
-        names = Names(world=self, every=every, **self.databases(database))
+        names = Names(world=self, **self.databases(database))
         document = read_yaml("tests/canary/world.yaml")
         tree = {
             key: [*spread(part)] if isinstance(part, list) else part
@@ -230,7 +230,7 @@ def fill(connection):
 
 
 TABLES = """
-CREATE TABLE users AS SELECT 'u' || n AS user_id FROM generate_series(0, 19) AS n;
+CREATE TABLE users AS SELECT 'u' || n AS user_id FROM generate_series(0, 29) AS n;
 CREATE TABLE lists AS SELECT user_id, ARRAY[0] AS items FROM users;
 CREATE TABLE items (item int, weight float, title text);
 CREATE TABLE bought (user_id text, item int)

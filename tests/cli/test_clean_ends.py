@@ -82,7 +82,7 @@ def _run(words, folder, environment):
 def done(target, words, folder, **environment):
     """What the command printed in a process of its own, and its exit code."""
     process = start(target, words, folder, environment)
-    code = ended(process, 60)
+    code = ended(process)
     process.kill()
     assert code is not None, "it still runs"
     return Done(words, code, (folder / "out").read_text(), (folder / "err").read_text())

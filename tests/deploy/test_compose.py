@@ -39,7 +39,7 @@ def test_the_configuration_of_compose_finds_the_lists_of_the_recommenders_of_com
             done = rankwatch(f"{command} --config {config}")
             assert done.returncode == 0, done.stdout + done.stderr
         process.terminate()
-        assert ended(process, 60) == 0, log.read_text()
+        assert ended(process) == 0, log.read_text()
     with store_over(f"{tmp_path}/rankwatch.db") as store:
         (run,) = store.history.runs(comparison="home-feed", limit=9)
     assert (run.asked, run.paired) == (500, 500)

@@ -2,11 +2,13 @@
 
 Healthy, a fault, healed, a source that is down, the daemon stopped. At the first pace two and a half minutes of the rules pass
 in a second, and the comparison runs every two seconds, as it would every five minutes. Each chapter ends when its alerts have
-arrived. A machine so busy that Prometheus misses scrapes of the living daemon, or runs their deadline, gets a slower pace.
+arrived. A machine so busy that Prometheus misses scrapes of the living daemon, runs their deadline, or a chapter its end,
+gets a slower pace.
 """
 
 import json
 import re
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +30,7 @@ from servers.prometheus import Prometheus, running_prometheus
 from servers.recommender import running_recommender
 from servers.webhook import answer, running_webhook
 
-pytestmark = [pytest.mark.early, pytest.mark.integration]
+pytestmark = [pytest.mark.early, pytest.mark.integration, pytest.mark.timeout(3000)]
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPAN = re.compile(r"(\bfor: |_wait: |_interval: |\[|\[\w+:|\boffset )(\d+)([smhd])\b")
 _SECONDS = re.compile(r"\b(\d+) \* (60|3600|86400)\b")
@@ -87,7 +89,7 @@ pings:
 
 
 class TooFastError(Exception):
-    """Prometheus missed scrapes of a daemon that lives, or a run of healthy arms failed."""
+    """Prometheus missed scrapes of a daemon that lives, a run of healthy arms failed, or a chapter did not end."""
 
 
 @dataclass
@@ -123,22 +125,27 @@ class Story:
     def end(self, chapter, *claims, is_alive=True):
         """Wait until all claims are true.
 
-        The chapter ends then. TooFastError when the rules begin to miss a daemon that lives.
+        The chapter ends then. TooFastError when it lasts too long, or when the rules begin to miss
+        a daemon that lives.
         """
+        deadline = time.monotonic() + 9000 / self.pace
 
         def is_over():
             if all(claim() for claim in claims):
                 return True
-            if is_alive and self.pace > PACES[-1] and self._is_missed():
+            is_late = time.monotonic() > deadline or (is_alive and self._is_missed())
+            if is_late and self.pace > PACES[-1]:
                 raise TooFastError
             return False
 
-        wait_for(is_over, f"the end of: {chapter}", timeout_s=9000 / self.pace)
+        wait_for(is_over, f"the end of: {chapter}")
         self.chapters[chapter] = float(self.prometheus.query("time()")[0]["value"][1])
 
     def _is_missed(self):
-        are_well = "" if "healed" in self.chapters else ' or rankwatch_runs_total{status!="ok"} > 0'
-        return bool(self.prometheus.query('ALERTS{alertname="RankwatchDown"}' + are_well))
+        missed = 'ALERTS{alertname="RankwatchDown"}'
+        if "healed" not in self.chapters:
+            missed += ' or rankwatch_runs_total{status!="ok"} > 0 or rankwatch_alert_state{alert="Stale"} == 2'
+        return bool(self.prometheus.query(missed))
 
     def is_told(self, receiver, alert, status="firing"):
         return lambda: self.heard.last.get((receiver, alert)) == status
@@ -210,7 +217,7 @@ def _played(folder, pace, stack):
     story = Story(prometheus=stack.enter_context(watching), heard=heard, folder=folder, pace=pace)
     # Prometheus takes seconds to find its targets, as long as it takes RankwatchDown to fire at
     # this pace.
-    story.prometheus.await_query("rankwatch_build_info unless on () ALERTS")
+    story.end("found", story.sees("rankwatch_build_info unless on () ALERTS"), is_alive=False)
     alertmanager.start()
     play(story, daemon, candidate)
     return story
@@ -303,14 +310,14 @@ def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story, 
         )
     }
 
-    assert empty == _LATER.get(name, set())
+    assert empty <= _LATER.get(name, set())
 
 
 _LATER = {
     "rankwatch-daemon": {"Time since rows were last deleted"},
     "rankwatch-unpaired": {"Alerts firing"},
 }
-"""What a daemon has only after its first hour. In the A/B test of the story no alert fires."""
+"""What a daemon has only after some minutes, which a story at a slow pace has. In the A/B test of the story no alert fires."""
 _CHOSEN = {
     "job": ["rankwatch"],
     "metric": "rbo(p=0.9)",

@@ -92,4 +92,4 @@ def dying_daemon(config, step=None):
         yield process
     finally:
         process.kill()
-        ended(process, 10)
+        ended(process)

@@ -19,8 +19,6 @@ from servers.webhook import Collector, answer, disconnect, running_webhook
 from service.lists_world import APART, SIMILAR, write_lists
 from storage.worked import store_at
 
-LONGEST_WAIT_S = 400.0
-"""The time until everything is delivered. It is longer than the longest pause after a receiver fails."""
 SLOW_S = 1.5
 _MOST_FAILURES = 2
 _NAMES = ("first", "second")
@@ -200,9 +198,9 @@ def _live_and_die(config, on_request, draw):
 
 def _end_in_calm(config, url, receivers, kills):
     with dying_daemon(config) as process, store_at(url, create=True) as store:
-        wait_for(lambda: _is_over(store), "the end of all deliveries", timeout_s=LONGEST_WAIT_S)
+        wait_for(lambda: _is_over(store), "the end of all deliveries")
         process.terminate()
-        ended(process, 30)
+        ended(process)
         return _count(store, receivers, kills)
 
 

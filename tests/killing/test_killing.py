@@ -18,7 +18,6 @@ from service.lists_world import APART, SIMILAR, write_lists, write_world
 from storage.worked import store_at
 
 pytestmark = [pytest.mark.integration, pytest.mark.early(110)]
-PATIENCE_S = 120.0
 _OF_DATABASES = """
 claim
 store
@@ -50,22 +49,20 @@ def play(url, store, folder, steps):
             write_lists(candidate, APART)
             assert daemon.pid is not None
             os.kill(daemon.pid, signal.SIGUSR1)
-            exit_code = ended(daemon, PATIENCE_S)
+            exit_code = ended(daemon)
             assert exit_code == -signal.SIGKILL, f"{step}: not reached, exit code {exit_code}"
             daemon = stack.enter_context(dying_daemon(config, following))
             await_told(hook, store, before, "firing", step)
             write_lists(candidate, SIMILAR)
             await_told(hook, store, before, "resolved", step)
         daemon.terminate()
-        ended(daemon, 30)
+        ended(daemon)
         return heard_of(steps, hook.requests), stored(store)
 
 
 def await_told(hook, store, before, status, step):
     wait_for(
-        lambda: status in told(hook.requests[before:]) and not owed(store),
-        f"{step}: {status}",
-        timeout_s=PATIENCE_S,
+        lambda: status in told(hook.requests[before:]) and not owed(store), f"{step}: {status}"
     )
 
 

@@ -120,6 +120,9 @@ class Scene:
             "fake", owner="you", now=self.clock.at, until=until, limit=10
         )
 
+    def due(self):
+        return self.store.outbox.due_receivers(["fake"], now=self.clock.at)
+
     def waiting(self, **held):
         return self.store.outbox.waiting(self.clock.now(), **held).get("fake", (0, 0.0))[0]
 
@@ -329,7 +332,10 @@ def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is
     for _ in range(4):
         scene.wait(HOUR / 2)
         assert scene.open_sender(other).repeat_due() == 0
-        counts += [scene.open_sender().repeat_due(), scene.open_sender().repeat_due()]
+        for _ in range(2):
+            due = scene.due()
+            counts.append(scene.open_sender().repeat_due())
+            assert due == ({"fake"} if counts[-1] else set())
     assert counts == [3, 0, 0, 0, 3, 0, 0, 0]
     start, *_, repeated = scene.receiver.sent
     assert len(scene.receiver.sent) == 3
@@ -343,6 +349,7 @@ def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is
     assert scene.receiver.sent[-1].status == "acknowledged"
     scene.wait(2 * HOUR)
     assert scene.open_sender().repeat_due() == 0
+    assert not scene.due()
 
 
 def test_an_acknowledgement_lasts_through_later_runs_and_ends_with_the_alert(scene):

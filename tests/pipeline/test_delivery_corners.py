@@ -224,9 +224,11 @@ def test_a_receiver_that_asks_for_a_pause_gets_nothing_until_the_pause_is_over(s
     turns.take()
     scene.fire(watched=replace(EACH, name="search"))
     scene.clock.pass_by(119)
+    assert not turns.is_due({"fake"})
     turns.take()
     assert not scene.receiver.sent
     scene.wait(DAY)
+    assert turns.is_due({"fake"})
     turns.take()
     assert {change.comparison for change in scene.receiver.changes} == {"home-feed", "search"}
 
@@ -235,9 +237,11 @@ def test_a_firing_alert_is_resent_in_the_turn_in_which_it_is_due(scene):
     scene.receiver.treatment = Treatment(resend_every_s=60)
     turns = DeliveryTurns(sender=scene.open_sender())
     scene.fire()
-    for _ in range(3):
-        turns.take()
+    turns.take()
+    for is_due in (False, True):
         scene.clock.pass_by(30)
+        assert turns.is_due(scene.due()) == is_due
+        turns.take()
     assert [message.is_repetition for message in scene.receiver.sent] == [False, True, True]
 
 

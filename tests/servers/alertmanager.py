@@ -53,9 +53,7 @@ class AlertmanagerServer:
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log)
 
-        await_start(
-            lambda: self._get("/-/ready"), self._process, self._directory / "log", within_s=120
-        )
+        await_start(lambda: self._get("/-/ready"), self._process, self._directory / "log")
 
     def stop(self):
         """Kill it."""
@@ -69,7 +67,7 @@ class AlertmanagerServer:
         return json.loads(self._get("/api/v2/alerts"))
 
     def _get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=60) as answer:
             return answer.read()
 
 

@@ -11,7 +11,7 @@ import requests
 from forking import ended, started
 
 
-def wait_for(look, what, *, timeout_s=120.0):
+def wait_for(look, what, *, timeout_s=500.0):
     """First truthy answer of ``look``; the test fails naming ``what`` when none comes in time."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
@@ -58,11 +58,11 @@ class ServeProcess:
 
     def kill(self):
         self._process.kill()
-        ended(self._process, 10)
+        ended(self._process)
 
     def terminate(self):
         self._process.terminate()
-        exit_code = ended(self._process, 90)
+        exit_code = ended(self._process)
         assert exit_code is not None, "still there long after SIGTERM"
         return exit_code
 

@@ -46,5 +46,5 @@ def running_mlserver():
     )
     url = f"http://127.0.0.1:{ports['http_port']}"
     command = ["env", f"PYTHONPATH={home}", f"{HOME}/bin/mlserver", "start", str(home)]
-    with running(command, lambda: urlopen(f"{url}/v2/health/ready").close(), home, within_s=120):
+    with running(command, lambda: urlopen(f"{url}/v2/health/ready").close(), home):
         yield url

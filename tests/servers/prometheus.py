@@ -31,7 +31,7 @@ class Prometheus:
         """What the API answers under ``data``; RuntimeError when it refuses."""
         query = urllib.parse.urlencode(parameters)
         try:
-            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=60) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
             raise RuntimeError(error.read().decode()) from None

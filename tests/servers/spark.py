@@ -74,5 +74,5 @@ def running_spark(folder):
         "spark-internal",
     )
     command = ["env", *environment, f"{home}/bin/spark-class", *start, *settings, *server]
-    with running(command, connect_to(port), folder, within_s=300):
+    with running(command, connect_to(port), folder):
         yield port

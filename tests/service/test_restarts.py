@@ -62,7 +62,7 @@ def test_a_run_that_is_killed_twice_requests_no_user_again_unless_it_is_told_to(
         with running(command, cwd=tmp_path, out=tmp_path / "out") as process:
             wait_for(lambda: kept(tmp_path) == [set(FIRST)] * 2, "answers on disk")
             process.terminate()
-            assert ended(process, 60) == 143
+            assert ended(process) == 143
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {0o600}
         left = copytree(folder, tmp_path / "left")

@@ -195,9 +195,12 @@ def transitions(store):
 
 
 def lease(store, now=LATER, *, receiver="hook", owner="a:1", limit=10):
-    return store.outbox.claim_deliveries(
+    due = store.outbox.due_receivers([receiver], now=now)
+    claimed = store.outbox.claim_deliveries(
         receiver, owner=owner, now=now, until=now + MINUTE, limit=limit
     )
+    assert due == {receiver} or not claimed
+    return claimed
 
 
 def note(delivery, at=LATER, status=DeliveryStatus.SENT, **changes):

@@ -6,7 +6,7 @@ DatabaseError and changes nothing. Threads may share these objects, and several 
 one database.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -292,6 +292,12 @@ class AlertStore(Protocol):
 
 class Outbox(Protocol):
     """Deliveries: one for each announced transition and receiver."""
+
+    def due_receivers(self, receivers: Collection[str], *, now: datetime) -> frozenset[str]:
+        """Return which of these receivers have an unclaimed delivery or a repetition that is due.
+
+        Their claim may still select nothing, because other deliveries of the comparison are claimed.
+        """
 
     def claim_deliveries(
         self,

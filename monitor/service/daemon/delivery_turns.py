@@ -1,6 +1,6 @@
 """Delivers in turns. Each receiver has its own job, so a slow receiver does not delay others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import structlog
@@ -21,12 +21,21 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryTurns:
-    """Delivers messages to one receiver. Call ``take`` every few seconds."""
+    """Delivers messages to one receiver. Call ``take`` when ``is_due``."""
 
     sender: OutboxSender
     should_stop: Callable[[], bool] = bool
     _rests_until_s: float = float("-inf")
     _next_resend_s: float = float("-inf")
+
+    def is_due(self, due_receivers: Container[str]) -> bool:
+        """Whether a turn may have something to send. ``due_receivers`` comes from the outbox."""
+        receiver = self.sender.receiver
+        now_s = self.sender.clock.monotonic()
+        if now_s < self._rests_until_s:
+            return False
+        is_resent = receiver.treatment.resend_every_s is not None
+        return receiver.name in due_receivers or (is_resent and now_s >= self._next_resend_s)
 
     def take(self) -> None:
         """Send due deliveries and due repetitions, but nothing during a pause.

@@ -9,13 +9,14 @@ import structlog
 
 from monitor.boundary.deadline import call_in_time
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.errors import DatabaseError
 from monitor.model.instants import format_instant
 from monitor.model.ports import Receiver
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.service.clock import MAX_CLOCK_SKEW
 from monitor.service.composition import Wiring, adapt_store, show_outbox
-from monitor.service.daemon.delivery_turns import DeliveryTurns
+from monitor.service.daemon.delivery_turns import FAILED_REST_S, DeliveryTurns
 from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageAlert, look_again
@@ -47,6 +48,9 @@ NOTIFY = timedelta(seconds=5)
 """How often the daemon sends due notifications of a database outage."""
 DELIVER = timedelta(seconds=2)
 """How often the daemon looks for due deliveries. A new transition is delivered at once."""
+DELIVER_JOB = "-deliver"
+LONGEST_TURN_WAIT = timedelta(hours=1)
+"""A receiver gets a turn at least this often, because a job needs a schedule."""
 DELIVERY_TURN_LIMIT = timedelta(minutes=5)
 """The time limit for sending the due messages to one receiver."""
 DATABASE_WAIT = timedelta(minutes=4)
@@ -70,6 +74,10 @@ def _housekeeping(
         limit=limit,
         kind=kind,
     )
+
+
+def _delivery_job(receiver: str) -> str:
+    return f"{DELIVER_JOB}-{receiver}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -125,8 +133,7 @@ class DaemonJobs:
             sizes = partial(publish_sizes, self.runner.store, self.publisher)
             plans["-prune"] = _housekeeping(self.prune, PRUNE, 6 * PRUNE, first=FIRST_PRUNE)
             plans["-size"] = _housekeeping(sizes, PRUNE, PRUNE, first=timedelta(0))
-            for receiver in self.wiring().receivers:
-                plans[f"-deliver-{receiver.name}"] = self._delivery(receiver)
+            plans |= self._deliveries()
             for name, watched in self.wiring().watched.items():
                 run = partial(self.run_slot, name)
                 plans[name] = JobPlan(call=run, when=watched.schedule, kind=JobKind.RUN)
@@ -135,22 +142,49 @@ class DaemonJobs:
                     plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL, limit=None)
         return plans
 
-    def _delivery(self, receiver: Receiver) -> JobPlan:
-        """Plan the deliveries to one receiver, which stop when a reload replaces the wiring."""
+    def _deliveries(self) -> dict[str, JobPlan]:
+        """Plan one job for each receiver, and the job that starts them.
+
+        Deliveries stop when a reload replaces the wiring.
+        """
         wiring = self.wiring()
 
         def is_outdated() -> bool:
             return self.is_stopping() or self.wiring() is not wiring
 
-        turns = DeliveryTurns(sender=self.sender_of(receiver), should_stop=is_outdated)
-        return _housekeeping(
-            turns.take, DELIVER, DELIVERY_TURN_LIMIT, first=timedelta(0), kind=JobKind.DELIVERY
-        )
+        plans = {}
+        turns = {}
+        for receiver in wiring.receivers:
+            job = _delivery_job(receiver.name)
+            turns[job] = DeliveryTurns(sender=self.sender_of(receiver), should_stop=is_outdated)
+            plans[job] = _housekeeping(
+                turns[job].take, LONGEST_TURN_WAIT, DELIVERY_TURN_LIMIT, kind=JobKind.DELIVERY
+            )
+        look = partial(self._start_due_turns, turns)
+        plans[DELIVER_JOB] = _housekeeping(look, DELIVER, PROBE_LIMIT, first=timedelta(0))
+        return plans
+
+    def _start_due_turns(self, turns: Mapping[str, DeliveryTurns]) -> None:
+        """Start the jobs of the receivers to which something is due.
+
+        One query serves all receivers, so that many idle receivers cost no more than one.
+        """
+        try:
+            due_receivers = self.runner.store.outbox.due_receivers(
+                self.wiring().receiver_names, now=self.runner.clock.now()
+            )
+        except DatabaseError as error:
+            log.warning("deliveries not read", reason=str(error))
+            self.scheduler.run_now(DELIVER_JOB, timedelta(seconds=FAILED_REST_S))
+            return
+        for job, turn in turns.items():
+            if turn.is_due(due_receivers):
+                self.scheduler.run_now(job)
 
     def deliver_now(self) -> None:
-        """Look for due deliveries at once."""
+        """Look for due deliveries to each receiver at once."""
         for name in self.wiring().receiver_names:
-            self.scheduler.run_now(f"-deliver-{name}")
+            self.scheduler.run_now(_delivery_job(name))
 
     def rescue(self, job: str, plan: JobPlan) -> None:
         """Prepare the next start of a job whose call hung. Nobody waits for that call any more."""
