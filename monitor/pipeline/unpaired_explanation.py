@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.measures.kernels.item_codes import compact_codes
 from monitor.measures.metrics import Metric
-from monitor.model.arrays import Codes, Hashes
+from monitor.model.arrays import Hashes
 from monitor.model.explanation import CLEAR_DROP, Explanation, Finding, Split
 from monitor.model.memory import Memory
 from monitor.model.rankings import ALL, Arm
@@ -37,7 +37,7 @@ from monitor.statistics.attribution.decomposition import compare_exposure
 from monitor.statistics.attribution.parts import average_parts
 from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
-from monitor.statistics.unpaired.between import ListCounts, between_excess
+from monitor.statistics.unpaired.between import between_excess, count_lists
 from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.texts.unpaired import write_unpaired
 
@@ -48,7 +48,7 @@ MIN_ERRORS_ABOVE_ALL = 3.0
 
 
 def add_differences(
-    results: UnpairedResults, users: DividedSubset, k: int, hashes: Hashes
+    results: UnpairedResults, users: DividedSubset, hashes: Hashes
 ) -> UnpairedResults:
     """Add how the lists of the arms differ. ``hashes`` has a random number for each user.
 
@@ -59,13 +59,13 @@ def add_differences(
     before, now, codes = compact_codes(lists.former, lists.present)
     excesses = []
     for segment in users.segments:
-        segment_baseline = _count_lists(now[users.rows(Arm.BASELINE, segment)], k)
-        segment_candidate = _count_lists(now[users.rows(Arm.CANDIDATE, segment)], k)
+        segment_baseline = count_lists(now[users.rows(Arm.BASELINE, segment)], len(codes))
+        segment_candidate = count_lists(now[users.rows(Arm.CANDIDATE, segment)], len(codes))
         excess = between_excess(segment_baseline, segment_candidate, RBO_PERSISTENCE, segment)
         if isfinite(excess.excess):
             excesses.append(excess)
-    baseline = _count_lists(now[users.rows(Arm.BASELINE)], k)
-    candidate = _count_lists(now[users.rows(Arm.CANDIDATE)], k)
+    baseline = count_lists(now[users.rows(Arm.BASELINE)], len(codes))
+    candidate = count_lists(now[users.rows(Arm.CANDIDATE)], len(codes))
 
     def name_item(compact_code: int) -> str:
         return users.name_item(int(codes[compact_code]))
@@ -81,12 +81,6 @@ def add_differences(
         # the users in the order of the hashes.
         before_p=compare_before(before, is_candidate, hashes),
     )
-
-
-def _count_lists(codes: Codes, k: int) -> ListCounts:
-    counts = ListCounts(k)
-    counts.add(codes)
-    return counts
 
 
 def explain_unpaired(  # noqa: PLR0913 - what is known of a run

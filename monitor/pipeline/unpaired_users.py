@@ -133,7 +133,7 @@ class UnpairedSteps(SlotContext):
             run.unpaired or self.results,
             users=_count_users(accumulator.coverage, self.assigned),
         )
-        unpaired = add_differences(unpaired, divided_subset, k, hashes)
+        unpaired = add_differences(unpaired, divided_subset, hashes)
         split, explanation = explain_unpaired(
             self.comparison,
             divided_subset,

@@ -4,13 +4,10 @@ There are three kinds. The first measures only the common items. The second meas
 The third has weights of items and ranks.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from monitor.measures.kernels.alignment import (
     Alignment,
-    Shared,
     by_candidate_rank,
     count_pairs,
     divide,
@@ -19,14 +16,10 @@ from monitor.measures.kernels.alignment import (
     sum_ranks,
 )
 from monitor.measures.kernels.kendall.element_weighted import (
-    average_step_costs,
     sum_ahead,
     weigh_shared,
-    without_unweighted,
 )
 from monitor.model.arrays import Floats
-
-Weigh = Callable[[Alignment, Shared], Floats]
 
 
 def footrule(alignment: Alignment) -> Floats:
@@ -106,12 +99,7 @@ def element_weighted_footrule(alignment: Alignment) -> Floats:
     Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010), element
     weights.
     """
-
-    def measure(one_way: Alignment) -> Floats:
-        moved, _ = _sum_moves(one_way, weigh_shared)
-        return moved
-
-    return without_unweighted(alignment, measure_both_ways(measure, alignment))
+    return generalized_footrule(alignment, None)
 
 
 def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
@@ -126,36 +114,32 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
     """
 
     def measure(one_way: Alignment) -> Floats:
-        moved, most = _sum_moves(one_way, weigh_shared)
+        moved, most = _sum_moves(one_way, None)
         return divide(moved, most)
 
-    return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
+    return np.minimum(measure_both_ways(measure, alignment), 1.0)
 
 
-def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
+def generalized_footrule(alignment: Alignment, discount: str | None) -> Floats:
     """The footrule of the common items with weights of items and ranks: float64 (n,), at least 0.
 
     It is `element_weighted_footrule` with the weight w p for each item. w is the item's weight.
-    `position_weighted_kendall_distance` defines p. Identical lists have distance 0. Fewer than two
-    common items give NaN. The metric is symmetric.
+    `position_weighted_kendall_distance` defines p, which is 1 if ``discount`` is None. Identical
+    lists have distance 0. Fewer than two common items give NaN. The metric is symmetric.
     Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """
 
-    def weigh(one_way: Alignment, shared: Shared) -> Floats:
-        costs = average_step_costs(shared.baseline, shared.candidate, discount)
-        return weigh_shared(one_way, shared) * costs
-
     def measure(one_way: Alignment) -> Floats:
-        moved, _ = _sum_moves(one_way, weigh)
+        moved, _ = _sum_moves(one_way, discount)
         return moved
 
-    return without_unweighted(alignment, measure_both_ways(measure, alignment))
+    return measure_both_ways(measure, alignment)
 
 
-def _sum_moves(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
+def _sum_moves(alignment: Alignment, discount: str | None) -> tuple[Floats, Floats]:
     """The sum of the weighted distances that the common items move, and its maximum."""
     shared = rank_shared(alignment)
-    weights = weigh_items(alignment, shared)
+    weights = weigh_shared(alignment, discount)
     ours = sum_ahead(weights)
     theirs_by_rank = sum_ahead(by_candidate_rank(alignment, weights))
     places = np.minimum(alignment.positions, alignment.k - 1).astype(np.intp)

@@ -33,9 +33,8 @@ def pad(
     matrix (n, k), the lengths (n,) without duplicates, and flags (n,). A flag is set if the first k
     items of a list have a duplicate. An empty list has length 0. The time is O(n k). Lists with
     duplicates are sorted, which takes more time. The function needs memory for the result and one
-    block. Raises ValueError if k is below 1, or if the offsets do not fit ``codes``.
+    block.
     """
-    _check(codes, offsets, k)
     n = len(offsets) - 1
     view = _view_matrix(codes, offsets, k)
     padded = np.empty((n, k), dtype=np.int32) if view is None else view
@@ -93,20 +92,6 @@ def find_cells(offsets: Offsets, rows: Rows) -> tuple[Rows, Offsets]:
     row_offsets = offsets_of(lengths)
     cells = np.repeat(starts - row_offsets[:-1], lengths) + np.arange(row_offsets[-1])
     return cells, row_offsets
-
-
-def _check(
-    codes: Integers,
-    offsets: Offsets,
-    k: int,
-) -> None:
-    if k < 1:
-        raise ValueError(f"k must be at least 1, not {k}")
-    bounds = np.concatenate(([0], offsets, [len(codes)]))
-    if not len(offsets) or (np.diff(bounds) < 0).any():
-        raise ValueError(
-            f"offsets must ascend from 0 and must not exceed {len(codes)}, the number of codes"
-        )
 
 
 def _fill(

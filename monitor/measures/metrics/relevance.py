@@ -31,6 +31,7 @@ class OfArm(Metric, ABC):
     one_empty = None
     need = Need.RELEVANCE
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": relevance.RELEVANCE_SIDES}
+    labels: ClassVar[tuple[str, ...]] = ()  # the fields of `Labels` that the kernel takes
 
     def bounds(self, k: int) -> tuple[float, float]:  # noqa: ARG002 - the base's signature
         """Ranges from 0 to ``high`` for one arm. The difference ranges from ``low`` to ``high``."""
@@ -41,12 +42,13 @@ class OfArm(Metric, ABC):
     def measure(self, alignment: Alignment) -> Floats:
         """The score of each user's list in the arm, or the difference of both arms.
 
-        A kernel takes the grades, the labels, and all parameters except ``arm``.
+        A kernel takes the grades, some fields of the labels, and all parameters except ``arm``.
         """
         parameters = [getattr(self, name) for name in self.parameters() if name != "arm"]
 
         def score(grades: Floats, labels: Labels) -> Floats:
-            return type(self).kernel(grades, labels, *parameters)
+            fields = [getattr(labels, name) for name in self.labels]
+            return type(self).kernel(grades, *fields, *parameters)
 
         return relevance.of_arm(alignment, self.arm, score)
 
@@ -54,7 +56,7 @@ class OfArm(Metric, ABC):
 class Cg(OfArm):
     """Sum of the grades of the listed items."""
 
-    name = "cg"
+    kernel = staticmethod(relevance.cg)
     low = -math.inf
     high = math.inf
     uneven = "a place without an item adds nothing"
@@ -62,11 +64,6 @@ class Cg(OfArm):
         "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques, "
         "equation 1"
     )
-
-    @staticmethod
-    def kernel(grades: Floats, _: Labels) -> Floats:
-        """The CG of each list, float64 (n,)."""
-        return relevance.cg(grades)
 
 
 @immutable
@@ -92,15 +89,10 @@ class Dcg(Discounted):
     ``exponential``.
     """
 
-    name = "dcg"
+    kernel = staticmethod(relevance.dcg)
     low = -math.inf
     high = math.inf
     uneven = "a place without an item adds nothing"
-
-    @staticmethod
-    def kernel(grades: Floats, _: Labels, gain: str) -> Floats:
-        """The DCG of each list, float64 (n,)."""
-        return relevance.dcg(grades, gain)
 
 
 class Ndcg(Discounted):
@@ -110,13 +102,9 @@ class Ndcg(Discounted):
     ``exponential``. The best possible list has the user's best items, even if they are not listed.
     """
 
-    name = "ndcg"
+    kernel = staticmethod(relevance.ndcg)
+    labels = ("ideal",)
     uneven = "the best possible list has the depth of the metric, so a shorter list scores less"
-
-    @staticmethod
-    def kernel(grades: Floats, labels: Labels, gain: str) -> Floats:
-        """The NDCG of each list, float64 (n,)."""
-        return relevance.ndcg(grades, labels.ideal, gain)
 
 
 @immutable
@@ -152,38 +140,27 @@ class Map(OfArm):
     """
 
     name = "map"
+    kernel = staticmethod(relevance.average_precision)
+    labels = ("relevant",)
     uneven = "a relevant item that is not listed adds nothing"
     source = (
         "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
     )
-
-    @staticmethod
-    def kernel(grades: Floats, labels: Labels) -> Floats:
-        """The average precision of each list, float64 (n,)."""
-        return relevance.average_precision(grades, labels.relevant)
 
 
 class Mrr(OfArm):
     """1 / rank of the first relevant item. Its mean over the users is the MRR."""
 
     name = "mrr"
+    kernel = staticmethod(relevance.reciprocal_rank)
     uneven = "a list without a relevant item scores 0"
     source = "Voorhees (1999), The TREC-8 question answering track report"
-
-    @staticmethod
-    def kernel(grades: Floats, _: Labels) -> Floats:
-        """The reciprocal rank of each list, float64 (n,)."""
-        return relevance.reciprocal_rank(grades)
 
 
 class Recall(OfArm):
     """Share of the user's relevant items that are in the list."""
 
-    name = "recall"
+    kernel = staticmethod(relevance.recall)
+    labels = ("relevant",)
     uneven = "a shorter list has fewer places for relevant items"
     source = "recall@k, relevant items listed / relevant items"
-
-    @staticmethod
-    def kernel(grades: Floats, labels: Labels) -> Floats:
-        """The recall of each list, float64 (n,)."""
-        return relevance.recall(grades, labels.relevant)

@@ -84,35 +84,9 @@ def _take(column: pa.ChunkedArray, rows: Rows) -> pa.Array:
     has_numbers = pa.types.is_large_list(kind) and not pa.types.is_large_string(kind.value_type)
     if not has_numbers or column.null_count:
         return one_array(column).take(pa.array(rows))
-    taken = _take_full(column, rows)
-    if taken is not None:
-        return taken
     lengths, flat = flatten_lists(column)
     items, offsets = take_lists(flat.to_numpy(), offsets_of(lengths), rows)
     return list_column(offsets, items)
-
-
-def _take_full(column: pa.ChunkedArray, rows: Rows) -> pa.Array | None:
-    """These rows of a column of lists, if all lists have the same length. None otherwise.
-
-    The chunks are not joined, because that would copy all lists once more.
-    """
-    lengths = pc.min_max(pc.list_value_length(column)).as_py()
-    width = lengths["max"]
-    if not width or lengths["min"] < width:
-        return None
-    # The new row of each row of the column, -1 if the row is not taken.
-    new_rows = np.full(len(column), -1)
-    new_rows[rows] = np.arange(len(rows))
-    items = np.empty((len(rows), width), dtype=column.type.value_type.to_pandas_dtype())
-    first = 0
-    for chunk in column.chunks:
-        rows_of_chunk = new_rows[first : first + len(chunk)]
-        first += len(chunk)
-        is_taken = rows_of_chunk >= 0
-        matrix = chunk.flatten().to_numpy().reshape(-1, width)
-        items[rows_of_chunk[is_taken]] = matrix[is_taken]
-    return list_column(width * np.arange(len(rows) + 1), items.ravel())
 
 
 def segment_column(segments: Mapping[str, Rows], names: Sequence[str], users: int) -> pa.Array:

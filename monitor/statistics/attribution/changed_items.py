@@ -54,15 +54,14 @@ def find_removed_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothes
     removed = _find_many_removed(lists, changes.lists[arm.other])
     if removed is None:
         return None
-    is_removed = np.isin(lists.former, removed.items)
+    removed_in_list = np.isin(lists.former, removed.items).sum(axis=1)
     # If the lists lost many other items too, they changed for another reason.
-    kept_share = _share_kept_of_others(lists, is_removed)
-    if kept_share < _KEPT_OF_USUAL * _usually_kept(scene, changes, arm):
+    if not are_other_items_kept(scene, changes, arm, changes.is_known, removed_in_list):
         return None
     return Hypothesis(
         kind=FaultKind.ITEMS_GONE,
         arm=arm,
-        affected=changes.is_known & is_removed.any(axis=1),
+        affected=changes.is_known & (removed_in_list > 0),
         judged=changes.is_known,
         detail={"items": float(len(removed.items)), "exposure": removed.share_of_places},
     )
@@ -207,16 +206,6 @@ def are_other_items_kept(
     if not len(kept_by_affected):
         return False
     return bool(kept_by_affected.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
-
-
-def _share_kept_of_others(lists: OwnLists, is_removed: Flags) -> float:
-    """Return the mean share of kept items among the items that were not removed, 0 to 1.
-
-    ``is_removed`` marks the places of removed items in the former lists, (n, k).
-    """
-    not_removed = np.maximum(1, lists.former_lengths - is_removed.sum(axis=1))
-    kept_share = lists.kept_share * lists.former_lengths / not_removed
-    return float(np.nanmean(kept_share.clip(0, 1)))
 
 
 def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.measures.kernels import PAD, blocks
+from monitor.measures.kernels.alignment import count_discordant, count_pairs, count_shared
 from monitor.measures.kernels.exposure import weigh_changes
 from monitor.measures.kernels.item_codes import compact_codes, count_codes
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
@@ -115,15 +116,8 @@ class OwnLists:
         )
         for rows, alignment in blocks(list_pairs):
             common[rows] = alignment.common
-            item_pairs = np.maximum(1.0, common[rows] * (common[rows] - 1) / 2)
-            # For each item of the former list, ``positions`` (k, users) has its position in the
-            # present list. An item that the present list does not have is absent, and gets the last
-            # position k. So it is counted as reversed with each common item below it in the former
-            # list. These inversions are subtracted.
-            is_absent = alignment.positions == alignment.k
-            absent_above = np.cumsum(is_absent, axis=0, dtype=np.int16)
-            inversions_by_absent = (absent_above * ~is_absent).sum(axis=0)
-            reversed_share[rows] = (alignment.inversions - inversions_by_absent) / item_pairs
+            item_pairs = np.maximum(1, count_pairs(count_shared(alignment)))
+            reversed_share[rows] = count_discordant(alignment) / item_pairs
         has_lists = (self.present_lengths > 0) & (self.former_lengths > 0)
         longer = np.maximum(1, np.maximum(self.present_lengths, self.former_lengths))
         return np.where(has_lists, common / longer, np.nan), reversed_share

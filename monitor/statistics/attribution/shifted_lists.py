@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from monitor.measures.kernels import PAD
-from monitor.model.arrays import Codes, Integers
+from monitor.measures.kernels.engines.positions import find_positions
+from monitor.model.arrays import Flags
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.change_features import (
@@ -27,6 +28,8 @@ _TIMES_SHIFTED = 2
 # The other items must have moved by at least this part of the number of items in front. It is 1/3,
 # because in a list of 5 items of which 3 are gone, new items come between the other items.
 _LEAST_MOVE = 1 / 3
+# At most about this many lists are read to find by how many places lists are shifted.
+_SAMPLE = 2000
 
 
 def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
@@ -48,28 +51,19 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
             with_front, without_front = lists.former[affected], lists.present[affected]
         else:
             with_front, without_front = lists.present[affected], lists.former[affected]
-        if _has_common_first(with_front):
-            continue
-        places = _find_places(with_front, without_front)
-        front_items = _count_in_front(places)
-        has_moved = _median_move(places) >= _LEAST_MOVE * front_items
+        step = max(1, len(with_front) // _SAMPLE)
+        places = find_positions(with_front[::step], without_front[::step]).astype(np.intp)
+        is_absent = places == len(places)  # the item is not in the user's other list
+        front_items = _count_in_front(is_absent)
+        # How many places higher each common item is in the other list.
+        moves = (np.arange(len(places))[:, np.newaxis] - places)[~is_absent]
+        has_moved = (np.median(moves) if len(moves) else 0.0) >= _LEAST_MOVE * front_items
         is_rest_kept = are_other_items_kept(scene, changes, arm, affected, front_items)
         if has_moved and is_rest_kept and _keeps_order(scene, changes, hypothesis, front_items):
             has_moved_up = feature is ChangeFeature.FIRST_GONE
             detail = {"places": float(front_items), "up": float(has_moved_up)}
             return replace(hypothesis, detail=detail)
     return None
-
-
-# Lists are shifted only if the items that were added or removed in front differ from user to user.
-# So no item may be the first item of more than this share of the lists.
-_MOST_COMMON = 0.5
-
-
-def _has_common_first(lists: Codes) -> bool:
-    """Whether more than `_MOST_COMMON` of the lists have the same first item."""
-    _, users_by_first = np.unique(lists[:, 0], return_counts=True)
-    return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
 # In a list in random order, this share of the pairs of items is in reversed order.
@@ -100,42 +94,7 @@ def _keeps_order(
     return reversed_share <= (usual_share + _REVERSED_AT_RANDOM) / 2
 
 
-def _count_in_front(places: Integers) -> int:
-    """Return the 75th percentile of how many first items of a list are not in the other list.
-
-    ``places`` is the result of `_find_places`.
-    """
-    is_absent = places < 0
-    absent_in_front = np.logical_and.accumulate(is_absent, axis=1).sum(axis=1)
+def _count_in_front(is_absent: Flags) -> int:
+    """Return the 75th percentile of how many first items of a list are not in the other list."""
+    absent_in_front = np.logical_and.accumulate(is_absent, axis=0).sum(axis=0)
     return int(np.percentile(absent_in_front, 75, method="nearest"))
-
-
-def _median_move(places: Integers) -> float:
-    """Return the median of how many places higher an item is in the other list.
-
-    ``places`` is the result of `_find_places`. The median is 0 if the lists have no common item.
-    """
-    is_common = places >= 0
-    if not is_common.any():
-        return 0.0
-    moves = np.arange(places.shape[1]) - places
-    return float(np.median(moves[is_common]))
-
-
-# At most about this many lists are read to find by how many places lists are shifted.
-_SAMPLE = 2000
-
-
-def _find_places(lists: Codes, other_lists: Codes) -> Integers:
-    """Return the place of each item in the user's other list, from 0, or -1 if it is not there.
-
-    Only about `_SAMPLE` of the users are read.
-    """
-    step = max(1, len(lists) // _SAMPLE)
-    lists, other_lists = lists[::step], other_lists[::step]
-    places = np.full(lists.shape, -1)
-    for place in range(lists.shape[1]):
-        items = lists[:, place, np.newaxis]
-        is_equal = (other_lists == items) & (items >= 0)
-        places[:, place] = np.where(is_equal.any(axis=1), is_equal.argmax(axis=1), -1)
-    return places

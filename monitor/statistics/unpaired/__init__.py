@@ -13,7 +13,7 @@ these two lists. All values are undefined (NaN) if an arm has too few users. The
 - `outcomes.relative_difference(baseline, candidate, width) -> Difference`: how much an outcome such
   as clicks differs, from the `OutcomeMoments` of each arm. `outcomes.half_width(users, days)` is
   the width.
-- `between.ListCounts(k)`: counts items by place, with `add(codes)` and `merge(other)`.
+- `between.count_lists(codes, items) -> ListCounts`: counts items by place.
   `between.between_excess(baseline, candidate, p) -> BetweenExcess`: how much less alike two users
   of different arms are than two users of one arm.
 - `exposure.find_moved_items(baseline, candidate) -> tuple[ItemExposure, ...]`: the items whose

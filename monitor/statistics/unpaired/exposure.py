@@ -26,10 +26,9 @@ def find_moved_items(
     """
     if not baseline.users or not candidate.users:
         return ()
-    items = max(len(baseline.counts), len(candidate.counts))
     arms = (baseline, candidate)
-    lists = np.stack([arm.up_to(items).sum(axis=1) for arm in arms])
-    firsts = np.stack([arm.up_to(items)[:, 0] for arm in arms])
+    lists = np.stack([arm.counts.sum(axis=1) for arm in arms])
+    firsts = np.stack([arm.counts[:, 0] for arm in arms])
     # The differences of shares are multiplied by the numbers of users of both arms. So they are
     # whole numbers, without rounding errors.
     of_lists = lists[0] * candidate.users - lists[1] * baseline.users

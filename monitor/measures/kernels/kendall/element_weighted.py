@@ -6,7 +6,6 @@ import numpy as np
 
 from monitor.measures.kernels.alignment import (
     Alignment,
-    Shared,
     count_shared,
     divide,
     measure_both_ways,
@@ -55,9 +54,12 @@ def element_weighted_tau(alignment: Alignment) -> Floats:
     Generalized distances between rankings (WWW 2010) for the weights.
     """
     tau = np.clip(measure_both_ways(_extended_one_way, alignment), -1.0, 1.0)
-    tau[alignment.short == 0] = -1.0
+    # An item without a weight makes the weight of its list NaN.
+    weights = item_weights_by_rank(alignment)
+    is_weighed = ~np.isnan(sum_ranks(weights.baseline) + sum_ranks(weights.candidate))
+    tau[(alignment.short == 0) & is_weighed] = -1.0
     tau[alignment.long == 0] = np.nan
-    return without_unweighted(alignment, tau)
+    return tau
 
 
 def element_weighted_kendall_distance(alignment: Alignment) -> Floats:
@@ -68,11 +70,7 @@ def element_weighted_kendall_distance(alignment: Alignment) -> Floats:
     The metric is symmetric. Ties are ignored.
     Source: Kumar and Vassilvitskii (2010), element weights.
     """
-
-    def measure(one_way: Alignment) -> Floats:
-        return _distance(one_way, weigh_shared(one_way, rank_shared(one_way)))
-
-    return without_unweighted(alignment, measure_both_ways(measure, alignment))
+    return generalized_kendall_distance(alignment, None)
 
 
 def element_weighted_kendall_distance_normalized(alignment: Alignment) -> Floats:
@@ -84,10 +82,10 @@ def element_weighted_kendall_distance_normalized(alignment: Alignment) -> Floats
     """
 
     def measure(one_way: Alignment) -> Floats:
-        weights = weigh_shared(one_way, rank_shared(one_way))
+        weights = weigh_shared(one_way, None)
         return divide(_distance(one_way, weights), sum_pairs(weights))
 
-    return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
+    return np.minimum(measure_both_ways(measure, alignment), 1.0)
 
 
 def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> Floats:
@@ -114,46 +112,45 @@ def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> F
     return measure_both_ways(measure, alignment)
 
 
-def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
+def generalized_kendall_distance(alignment: Alignment, discount: str | None) -> Floats:
     """The sum of w_i w_j p_i p_j over pairs of common items in opposite order: float64 (n,), >= 0.
 
-    w is an item's weight. `position_weighted_kendall_distance` defines p. Identical lists have
-    distance 0. Fewer than two common items give NaN. The metric is symmetric.
+    w is an item's weight. `position_weighted_kendall_distance` defines p, which is 1 if
+    ``discount`` is None. Identical lists have distance 0. Fewer than two common items give NaN. The metric is symmetric.
     Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """
 
     def measure(one_way: Alignment) -> Floats:
-        shared = rank_shared(one_way)
-        costs = average_step_costs(shared.baseline, shared.candidate, discount)
-        return _distance(one_way, costs * weigh_shared(one_way, shared))
+        return _distance(one_way, weigh_shared(one_way, discount))
 
-    return without_unweighted(alignment, measure_both_ways(measure, alignment))
+    return measure_both_ways(measure, alignment)
 
 
 def item_weights_by_rank(alignment: Alignment) -> ByArm:
     """The weights of the items. A place after the end of a list has the weight 0.
 
-    Raises ValueError if the alignment has no weights.
+    An item without a weight has NaN. So each score of its pair becomes NaN. Raises ValueError if
+    the alignment has no weights.
     """
     if alignment.weights is None:
         raise ValueError("the alignment has no item weights: give the batch item weights")
-    return alignment.weights.map(np.nan_to_num)
+    ranks = np.arange(alignment.k)[:, None]
+    return ByArm(
+        baseline=np.where(ranks < alignment.baseline_lengths, alignment.weights.baseline, 0.0),
+        candidate=np.where(ranks < alignment.candidate_lengths, alignment.weights.candidate, 0.0),
+    )
 
 
-def weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
-    """The weights of the baseline's items, with 0 for each item that is not common: (k, n)."""
-    return item_weights_by_rank(alignment).baseline * shared.is_common
+def weigh_shared(alignment: Alignment, discount: str | None) -> Floats:
+    """The weights of the baseline's items, with 0 for each item that is not common: (k, n).
 
-
-def without_unweighted(alignment: Alignment, scores: Floats) -> Floats:
-    """The scores, with NaN for each pair that has an item without a weight in a list."""
-    if alignment.weights is not None:
-        for weights, lengths in (
-            (alignment.weights.baseline, alignment.baseline_lengths),
-            (alignment.weights.candidate, alignment.candidate_lengths),
-        ):
-            scores[np.isnan(weights).sum(axis=0) > alignment.k - lengths] = np.nan
-    return scores
+    With a ``discount``, each weight is multiplied by the mean cost of a step of its item.
+    """
+    shared = rank_shared(alignment)
+    weights: Floats = item_weights_by_rank(alignment).baseline * shared.is_common
+    if discount is not None:
+        weights *= average_step_costs(shared.baseline, shared.candidate, discount)
+    return weights
 
 
 def sum_ahead(weights: Floats) -> Floats:
