@@ -193,6 +193,7 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
       example, both put one item first.
     - All lists became a little more similar, and a specific fault affected some users. Two good
       trainings also make all lists more similar.
+    - Some items are in far more lists, but many more users got other new items.
     - A new model causes the same, and a specific fault of the same arm affected nearly all of these
       users. For example, if lists became shorter, their items seem to be replaced too.
     """
@@ -206,9 +207,18 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
             return True
         return any(len(arms) == len(Arm) for arms in arms_by_kind.values())
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
+    if hypothesis.kind is FaultKind.ITEMS_RISEN:
+        return any(_has_more_new_items(other, hypothesis) for other in of_arm)
     if not hypothesis.kind.facts.is_model_change:
         return False
     return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
+
+
+def _has_more_new_items(other: Hypothesis, risen: Hypothesis) -> bool:
+    if other.kind is not FaultKind.ITEMS_NEW:
+        return False
+    has_more_users = risen.affected.sum() < _NEARLY_ALL * other.affected.sum()
+    return has_more_users and bool(other.affected[risen.affected].mean() >= _NEARLY_ALL)
 
 
 def _is_side_effect(finding: Finding, findings: Sequence[Finding]) -> bool:

@@ -144,6 +144,10 @@ def find_by_feature(
     segment, outliers = segment_with_most
     rows = scene.segments[segment]
     is_outlying = bins >= outliers.lowest_bin
+    usual_share = sum(usual_shares(scene, arm, feature)[outliers.lowest_bin :])
+    usual = outliers.greatest_normal_share
+    if _is_general(is_outlying, rows, usual_share):
+        segment, rows, usual = ALL, scene.segments[ALL], usual_share
     affected = np.zeros(len(bins), dtype=bool)
     affected[rows] = is_outlying[rows]
     return Hypothesis(
@@ -151,10 +155,26 @@ def find_by_feature(
         arm=arm,
         affected=affected,
         judged=bins >= 0,
-        usual=outliers.greatest_normal_share,
+        usual=usual,
         feature=feature,
         segment=segment,
     )
+
+
+# If outliers became at least this part as frequent among the other users as in a segment, they are
+# not those of the segment. The segment just happens to be above its limit.
+_AS_FREQUENT = 0.5
+
+
+def _is_general(is_outlying: Flags, rows: Rows, usual_share: float) -> bool:
+    """Whether the other users have nearly as many more outliers than usual as those in ``rows``."""
+    others = np.ones(len(is_outlying), dtype=bool)
+    others[rows] = False
+    if not others.any():
+        return False
+    rise_inside = is_outlying[rows].mean() - usual_share
+    rise_of_others = is_outlying[others].mean() - usual_share
+    return bool(rise_of_others >= _AS_FREQUENT * rise_inside)
 
 
 # At most this many segments are searched one by one. These are the largest segments, and the

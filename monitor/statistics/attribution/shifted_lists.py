@@ -6,7 +6,7 @@ import numpy as np
 
 from monitor.measures.kernels import PAD
 from monitor.measures.kernels.engines.positions import find_positions
-from monitor.model.arrays import Flags
+from monitor.model.arrays import Codes, Flags
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.change_features import (
@@ -51,6 +51,8 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
             with_front, without_front = lists.former[affected], lists.present[affected]
         else:
             with_front, without_front = lists.present[affected], lists.former[affected]
+        if _has_common_first(with_front):
+            continue
         step = max(1, len(with_front) // _SAMPLE)
         places = find_positions(with_front[::step], without_front[::step]).astype(np.intp)
         is_absent = places == len(places)  # the item is not in the user's other list
@@ -64,6 +66,17 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
             detail = {"places": float(front_items), "up": float(has_moved_up)}
             return replace(hypothesis, detail=detail)
     return None
+
+
+# Lists are shifted only if the items that were added or removed in front differ from user to user.
+# So no item may be the first item of more than this share of the lists.
+_MOST_COMMON = 0.5
+
+
+def _has_common_first(lists: Codes) -> bool:
+    """Whether more than `_MOST_COMMON` of the lists have the same first item."""
+    _, users_by_first = np.unique(lists[:, 0], return_counts=True)
+    return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
 # In a list in random order, this share of the pairs of items is in reversed order.
