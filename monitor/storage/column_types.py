@@ -71,6 +71,8 @@ def stored_name(name: str) -> str:
     The name is escaped, and shortened if it does not fit into an index. If a shortened name is read
     from the database and looked up again, it is not shortened a second time.
     """
+    if len(name) <= MAX_KEY_BYTES and name.isascii() and "\x00" not in name:
+        return name  # nearly all names
     stored = escape(name)
     # A character has at most four bytes, so short names need not be encoded.
     if len(stored) * 4 <= MAX_KEY_BYTES or len(stored.encode()) <= MAX_KEY_BYTES:

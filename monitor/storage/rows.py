@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import cache
@@ -46,18 +46,18 @@ def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
 
     ``others`` add fields, or replace fields.
     """
-    names = _shared_names(kind, row._fields)
-    return kind(**{name: getattr(row, name) for name in names} | others)
+    return kind(**_values_by_name(kind, row) | others)
 
 
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:
     """Return an object of the dataclass ``kind`` for each row of one query."""
-    listed = list(rows)
-    if not listed:
-        return ()
-    # All rows of a query have the same columns.
-    names = _shared_names(kind, listed[0]._fields)
-    return tuple(kind(**{name: getattr(row, name) for name in names}) for row in listed)
+    return tuple(kind(**_values_by_name(kind, row)) for row in rows)
+
+
+def _values_by_name(kind: type[DataclassInstance], row: Row[Any]) -> dict[str, Any]:
+    positions = _shared_positions(kind, row._fields)
+    # This takes half the time of `getattr` for each name.
+    return dict(zip(positions, map(row.__getitem__, positions.values()), strict=True))
 
 
 @cache
@@ -72,9 +72,10 @@ def _column_names(
 
 
 @cache
-def _shared_names(kind: type[DataclassInstance], columns: Sequence[str]) -> list[str]:
-    """Return the names of the dataclass's fields that are also names of columns."""
-    return [field.name for field in fields(kind) if field.name in columns]
+def _shared_positions(kind: type[DataclassInstance], columns: tuple[str, ...]) -> Mapping[str, int]:
+    """Return the positions of the columns that have the names of the dataclass's fields."""
+    names = [field.name for field in fields(kind) if field.name in columns]
+    return {name: columns.index(name) for name in names}
 
 
 def is_sqlite(connection: Connection) -> bool:

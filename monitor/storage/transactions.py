@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ class LeaseCheck:
             raise LeaseLostError(
                 f"{describe_url(connection.engine.url)}: this daemon is a standby: nothing was written"
             )
-        query: Select[Any] = select(exists().where(is_current(self.lease)))
+        query = _lease_exists(self.lease)
         if not is_sqlite(connection):
             # The same statement also limits the time for which the transaction may be idle.
             query = query.add_columns(_limit_idle_time(self.patience))
@@ -354,6 +354,12 @@ def is_current(lease: Lease) -> ColumnElement[bool]:
     return and_(
         leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder
     )
+
+
+@lru_cache(maxsize=8)
+def _lease_exists(lease: Lease) -> Select[Any]:
+    # Each transaction that writes executes this statement, and building it takes longer.
+    return select(exists().where(is_current(lease)))
 
 
 def _lease_lost(connection: Connection, lease: Lease) -> LeaseLostError:
