@@ -39,7 +39,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.unreadable import ColumnKind
-from monitor.sources.columns import index_users, on_one_line
+from monitor.sources.columns import are_ascending, index_users, on_one_line
 from monitor.sources.table_lists import TableBatch
 
 ROW_COUNT = "rankwatch_rows"
@@ -57,8 +57,11 @@ def build_user_table(
     An id is a text or null. If a user has several rows, the first row is used. Raises SourceError
     if there is no user.
     """
-    users = pd.Index(_str_array([user_ids for user_ids, _ in batches]))
-    is_first = users.notna() & ~users.duplicated()
+    column = one_array(pa.chunked_array([ids for ids, _ in batches], pa.large_string()))
+    users = index_users(column)
+    is_first = np.ones(len(users), dtype=bool)
+    if not are_ascending(column):
+        is_first = users.notna() & ~users.duplicated()
     if not is_first.any():
         raise SourceError(
             f"{tally.where} has no user: check the path or table, and check the name of the user "

@@ -85,7 +85,7 @@ class WantedUsers:
     def __init__(self, users: pd.Index[str]) -> None:
         self.index = users
         self._keys = pa.array(users, type=pa.large_string())
-        self._last = 0  # the position of the last user that a batch had
+        self._next = 0  # the position after the last user that a batch had
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -102,15 +102,20 @@ class WantedUsers:
 
     def _near_positions(self, users: pa.Array) -> Integers:
         """Find users that follow those of the last batch first, as the rows are often in order."""
-        near = self._keys.slice(self._last, 2 * len(users))
+        start = self._next
+        if users.equals(self._keys.slice(start, len(users))):
+            self._next += len(users)
+            return np.arange(start, self._next)
+        start = max(0, start - 1)  # the rows of a user may be in two batches
+        near = self._keys.slice(start, 2 * len(users))
         places = pc.index_in(users, value_set=near).fill_null(-1).to_numpy()
-        positions = np.where(places < 0, -1, places + self._last)
+        positions = np.where(places < 0, -1, places + start)
         is_far = places < 0
         if is_far.any():
             # The index stores its hash table, so that the next batch needs no new one.
             far_users = columns.index_users(users.filter(pa.array(is_far)))
             positions[is_far] = self.index.get_indexer(far_users)
-        self._last = int(positions.max(initial=0))
+        self._next = int(positions.max(initial=-1)) + 1
         return positions
 
     def take(self, positions: Integers) -> pd.Index[str]:

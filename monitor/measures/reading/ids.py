@@ -91,8 +91,10 @@ def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
     """Join the parts of an id column. If one part is text, all ids become text."""
     if len(parts) == 1:
         return parts[0]
-    is_number = all(arrow_types.is_integer(part.type) for part in parts)
-    kind = pa.int64() if is_number else pa.large_string()
+    kinds = {part.type for part in parts}
+    kind = pa.int64() if all(map(arrow_types.is_integer, kinds)) else pa.large_string()
+    if len(kinds) == 1:
+        kind = kinds.pop()
     return pa.concat_arrays([part.cast(kind) for part in parts]) if parts else pa.nulls(0, kind)
 
 

@@ -332,7 +332,10 @@ def parse_numbers(cells: pa.Array | Sequence[object]) -> pa.Array | None:
             if not pc.all(pc.match_substring_regex(part, _NUMBERS), min_count=0).as_py():
                 return None
         digits = pc.replace_substring(pc.utf8_trim(texts, "[]"), " ", "")
-        return pc.split_pattern(digits, ",").cast(pa.large_list(pa.int64()))
+        numbers = pc.split_pattern(digits, ",")
+        for kind in (pa.int32(), pa.int64()):
+            with suppress(pa.ArrowInvalid):  # a number needs more bits
+                return numbers.cast(pa.large_list(kind))
     return None
 
 

@@ -159,7 +159,10 @@ class ReadOnlyDatabase:
 
 def _longest(values: Sequence[Any]) -> int:
     """The greatest length of a text, of bytes or of a list in a column. It is 0 if there is none."""
-    if not {str, bytes, list} >= set(map(type, values)):
+    kinds = set(map(type, values))
+    if kinds.isdisjoint((str, bytes, list)):
+        return 0
+    if not {str, bytes, list} >= kinds:
         values = [value for value in values if isinstance(value, str | bytes | list)]
     return max(map(len, values), default=0)
 
