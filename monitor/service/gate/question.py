@@ -16,7 +16,6 @@ from monitor.model.errors import ConfigError, InputError
 from monitor.model.gate import LeftOut
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
-from monitor.model.ports import History
 from monitor.model.rankings import ALL, Arm, CoverageRow, Panel, UserTable
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Run, RunStatus
@@ -24,6 +23,7 @@ from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric, NoiseFloor,
 from monitor.service.runner import pick_comparison
 from monitor.statistics.sequential.gate import Scale, require_level
 from monitor.statistics.unpaired.rollout import pair_scores
+from monitor.storage.run_history import SqlHistory
 
 EACH = "each"
 """Instead of the name of a segment. It means every segment except ``all``."""
@@ -300,7 +300,7 @@ class RunSelection:
     failure: str | None
 
 
-def select_runs(history: History, question: Question) -> RunSelection:
+def select_runs(history: SqlHistory, question: Question) -> RunSelection:
     """Select the ok runs of this configuration. If users are drawn, omit runs that asked all."""
     stored = history.runs(
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
@@ -356,7 +356,7 @@ class DrawnRun:
 
 
 def read_run(
-    run: Run, history: History, question: Question, users_at: UsersAt | None
+    run: Run, history: SqlHistory, question: Question, users_at: UsersAt | None
 ) -> DrawnRun | None:
     """Read the scores of the rotating users, or return None if the metric was not measured.
 
@@ -399,7 +399,7 @@ def read_run(
 
 
 def _read_arms(
-    run: Run, history: History, question: Question, users_at: UsersAt | None
+    run: Run, history: SqlHistory, question: Question, users_at: UsersAt | None
 ) -> DrawnRun | None:
     """Read the scores of both arms' users, and pair the users at random.
 
@@ -453,7 +453,7 @@ def _drawn_segment(excesses: Floats, unscored: int, scale: Scale) -> DrawnSegmen
 
 
 def _read_panel(
-    run: Run, history: History, question: Question, scored: "pd.Index[str]", users_at: UsersAt
+    run: Run, history: SqlHistory, question: Question, scored: "pd.Index[str]", users_at: UsersAt
 ) -> Panel:
     """Return the panel that the run drew, from its stored lists or drawn again.
 
