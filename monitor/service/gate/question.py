@@ -86,25 +86,18 @@ class Excess:
         )
 
 
-def over_floor(metric: Metric, k: int) -> Excess:
-    """Return the excess over the noise floor.
+def over_own_lists(metric: Metric, k: int, yardstick: Yardstick) -> Excess:
+    """Return the excess over the noise floor or, of random pairs of users, over pre-test lists.
 
-    If scores of the metric are from 0 to 1, the excess is from -1 to 1.
+    If scores of the metric are from 0 to 1, the excess is from -1 to 1. `pair_scores` makes the
+    random pairs of one user of each arm.
     """
     low, high = _bounds(metric, k)
+    is_before = yardstick is Yardstick.BEFORE
+    derived = DerivedMetric.SELF_GAP if is_before else DerivedMetric.OVER_FLOOR
     return Excess(
-        yardstick=Yardstick.NOISE_FLOOR,
-        series=DerivedMetric.OVER_FLOOR.of(str(metric)),
-        scale=Scale(low - high, high - low),
-    )
-
-
-def over_before(metric: Metric, k: int) -> Excess:
-    """Return the excess of random pairs of one user of each arm, see `pair_scores`."""
-    low, high = _bounds(metric, k)
-    return Excess(
-        yardstick=Yardstick.BEFORE,
-        series=DerivedMetric.SELF_GAP.of(str(metric)),
+        yardstick=yardstick,
+        series=derived.of(str(metric)),
         scale=Scale(low - high, high - low),
         sign=1.0 if metric.higher_is_more_alike else -1.0,
     )
@@ -208,11 +201,11 @@ class Question:
 
         The noise floor is used if there is one and if no reference is given.
         """
-        if self.is_unpaired:
-            return over_before(self.metric, self.comparison.measuring.k)
-        if self.has_floor:
-            return over_floor(self.metric, self.comparison.measuring.k)
-        return from_value(self.metric, self.comparison.measuring.k, self.reference)
+        k = self.comparison.measuring.k
+        if self.is_unpaired or self.has_floor:
+            yardstick = Yardstick.BEFORE if self.is_unpaired else Yardstick.NOISE_FLOOR
+            return over_own_lists(self.metric, k, yardstick)
+        return from_value(self.metric, k, self.reference)
 
 
 def make_question(  # noqa: PLR0913 - the options of the command
