@@ -457,7 +457,8 @@ def _as_yaml(value: object) -> str:
     """Write a value as YAML in one line."""
     import yaml
 
+    # YAML ends a single value with a line of dots, but not a list.
     text: str = yaml.safe_dump(
-        value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6
     )
-    return text.removesuffix("...\n").rstrip()
+    return text.strip()[1:-1]
