@@ -212,7 +212,7 @@ def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form):
 def test_without_a_temporary_folder_what_fits_into_memory_is_read_and_the_folders_are_named_otherwise(
     monkeypatch,
 ):
-    def refuse(**_):
+    def refuse(*_):
         raise FileNotFoundError(errno.ENOENT, f"No usable temporary directory found in {ID}")
 
     monkeypatch.setattr(temporary_database.tempfile, "mkdtemp", refuse)

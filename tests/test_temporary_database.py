@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -38,11 +40,20 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path, monkey
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_what_a_run_that_nobody_waits_for_has_open_is_removed_at_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def test_what_a_run_that_nobody_waits_for_has_open_is_removed_at_the_end(tmp_path):
+    hangs = """
+import threading
+from monitor.boundary.temporary_database import scratch_database
+is_open = threading.Event()
+def hang():
     with scratch_database("60MB"):
-        temporary_database._remove_folders()
-        assert not list(tmp_path.iterdir())
+        is_open.set()
+        threading.Event().wait()
+threading.Thread(target=hang, daemon=True).start()
+is_open.wait()
+"""
+    subprocess.run([sys.executable, "-c", hangs], env={"TMPDIR": str(tmp_path)}, check=True)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "file"])

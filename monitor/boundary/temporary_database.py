@@ -3,7 +3,6 @@
 This module defines no table and no file format.
 """
 
-import atexit
 import fcntl
 import os
 import shutil
@@ -29,7 +28,6 @@ _NO_ROOM = (
 """Words in DuckDB's errors when memory or the space for temporary files is too small."""
 _PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
-_folders: set[str] = set()
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags that open only folders, because any account can put a pipe or link into the temporary
 folder."""
@@ -86,26 +84,18 @@ def _private_folder() -> Iterator[str]:
     """
     try:
         _remove_leftovers()
-        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        # Python removes the folder even if the process ends before this block, as threads may.
+        folder = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
     except OSError:
         yield ""
         return
-    _folders.add(folder)
-    descriptor = os.open(folder, _OPEN_FOLDER)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield folder
-    finally:
-        os.close(descriptor)
-        shutil.rmtree(folder, ignore_errors=True)
-        _folders.discard(folder)
-
-
-@atexit.register
-def _remove_folders() -> None:
-    # The process may end before the threads of runs remove their folders.
-    for folder in tuple(_folders):
-        shutil.rmtree(folder, ignore_errors=True)
+    with folder as path:
+        descriptor = os.open(path, _OPEN_FOLDER)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield path
+        finally:
+            os.close(descriptor)
 
 
 @cache

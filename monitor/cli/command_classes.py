@@ -1,33 +1,13 @@
-"""Classes for typer's commands. They write the help, and accept old spellings of options."""
+"""Classes for typer's commands. They write the help."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from monitor.cli.output import print_error
-
-_PERIOD = {"--from": "--since", "--to": "--until"}
-_COMMENT = {"-m": "--comment"}
-_USERS = {"-n": "--users"}
-
-# For each command, old spellings of options that still work in this version, and the new spellings.
-OLD_SPELLINGS: Mapping[str, Mapping[str, str]] = {
-    "replay": _PERIOD,
-    "backfill": _PERIOD,
-    "backtest": _PERIOD,
-    "report": _PERIOD,
-    "accept": {"--from": "--since", **_COMMENT},
-    "silence add": {"--from": "--since", **_COMMENT},
-    "alerts ack": _COMMENT,
-    "alerts resolve": _COMMENT,
-    "check": _USERS,
-    "show": _USERS,
-    "plan": {"--to": "--score"},
-}
 _METAVARS = {int: "N", float: "NUMBER", Path: "FILE", Path | None: "FILE"}
 _METAVARS |= {int | None: "N", float | None: "NUMBER"}
 
@@ -36,17 +16,11 @@ _Context = Any
 
 
 class Command(TyperCommand):
-    """A command that accepts old spellings of options. For an old spelling it prints a notice."""
+    """A command whose help has plain words for the types of options."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in typer
         super().__init__(*args, **kwargs)
         _set_metavars(self.params)
-
-    def parse_args(self, ctx: _Context, args: list[str]) -> list[str]:
-        """Replace old spellings, and parse the arguments."""
-        spellings = OLD_SPELLINGS.get(_path_of(ctx), {})
-        new_args = list(_replace_spellings(args, spellings, is_silent=ctx.resilient_parsing))
-        return super().parse_args(ctx, new_args)
 
     def collect_usage_pieces(self, ctx: _Context) -> list[str]:
         """Return the parts of the usage line, such as ``[OPTIONS] BASELINE [CANDIDATE]``."""
@@ -105,34 +79,6 @@ class ListingGroup(CommandGroup):
         if not is_named and not is_completed:
             args = ["ls", *args]
         return super().parse_args(ctx, args)
-
-
-def _path_of(ctx: _Context) -> str:
-    """Return the full name of the command, without the program, such as ``alerts ack``."""
-    names: list[str] = []
-    while ctx.parent is not None:
-        names.insert(0, ctx.info_name)
-        ctx = ctx.parent
-    return " ".join(names)
-
-
-def _replace_spellings(
-    args: Sequence[str], spellings: Mapping[str, str], *, is_silent: bool
-) -> Iterator[str]:
-    """Yield the arguments with new spellings of options. Print a notice for each old one."""
-    for arg in args:
-        old, equals, value = arg.partition("=")
-        if not arg.startswith("--"):
-            # A short option and its value may be one argument, such as -n20.
-            old, value = arg[:2], arg[2:]
-            equals = "=" if value else ""
-        new = spellings.get(old)
-        if new is None:
-            yield arg
-            continue
-        if not is_silent:
-            print_error(f"{old} is now {new}. The next version does not accept {old}")
-        yield f"{new}{equals}{value}"
 
 
 def _set_metavars(params: Sequence[Any]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,7 +53,7 @@ comparisons:
 """
 _NOISE_FLOOR = """\
     noise_floor: # a second training of the baseline's model
-      retrain: {{{retrained}}}
+      retrain: {retrained}
 """
 _HINT = '. A new file each day? path: "lists-{slot:%Y-%m-%d}.csv"'
 _SLOT_MARK = "{slot"
@@ -69,62 +69,76 @@ class ListSource(StrEnum):
     REDIS = "redis"
 
 
-@immutable
-class ColumnNames:
-    """Names of columns in files and tables. None means the usual names."""
-
-    user: str | None
-    items: str | None  # for HTTP, the path to the ids in an answer
-    item: str | None
-    rank: str | None
-
-    def shapes(self) -> list[dict[str, object]]:
-        """Return the shapes that a file of lists may have."""
-        if self.item is None and self.rank is None:
-            return list_shapes({}, self.items or "items")
-        return [{"items": self.items, "item": self.item, "rank": self.rank}]
+_Ask = Callable[[str, str], str]
+"""Returns the answer to a question. The second argument is the default answer."""
+_Columns = Mapping[str, str | None]
+"""Names of the columns ``user``, ``items``, ``item`` and ``rank``. None means the usual names."""
 
 
 @immutable
-class InitAnswers:
-    """What a person or a program says about the lists. None means that it says nothing."""
+class _Questions:
+    """What `init` asks about one kind of lists: for each option a question and its default."""
 
-    name: str
-    baseline: str | None
-    candidate: str | None
-    users: str | None
-    server: str | None
-    retrained: str | None
-    columns: ColumnNames
-
-
-@immutable
-class Sources:
-    """The parts of the short configuration that differ by kind, as YAML."""
-
+    label: str
     every: str
-    baseline: str
-    candidate: str
-    users: str
-    retrained: str | None = None
-    hint: str = ""  # a comment on the baseline
-    files: tuple[str, ...] = ()  # the files with lists
+    asked: Mapping[str, tuple[str, str]]
 
 
-@immutable
-class _Ask:
-    """Asks questions in the terminal. If nobody can answer, it returns the default answers."""
+_QUESTIONS: Mapping[ListSource, _Questions] = {
+    ListSource.FILES: _Questions(
+        label="files: two files, CSV, Parquet or JSON lines",
+        every="1d",
+        asked={
+            "baseline": ("File with the lists in use", "baseline.csv"),
+            "candidate": ("File with the lists on trial", "candidate.csv"),
+        },
+    ),
+    ListSource.HTTP: _Questions(
+        label="http: two services that answer with a list for a user",
+        every="1h",
+        asked={
+            "baseline": (
+                "URL of the service in use, with {user}",
+                "http://localhost:8001/recommend/{user}?n={k}",
+            ),
+            "candidate": (
+                "URL of the service on trial, with {user}",
+                "http://localhost:8002/recommend/{user}?n={k}",
+            ),
+            "items": ("JMESPath to the item ids in an answer", "@"),
+            "users": ("File with the users to ask for", "users.csv"),
+        },
+    ),
+    ListSource.SQL: _Questions(
+        label="sql: two tables of a database",
+        every="1d",
+        asked={
+            "server": ("Address of the database", "sqlite:///lists.db"),
+            "baseline": ("Table with the lists in use", "baseline"),
+            "candidate": ("Table with the lists on trial", "candidate"),
+        },
+    ),
+    ListSource.REDIS: _Questions(
+        label="redis: two sets of keys in Redis",
+        every="1h",
+        asked={
+            "server": ("Address of Redis", "redis://localhost:6379/0"),
+            "baseline": ("Keys of the lists in use, with {user}", "recs:v1:{user}"),
+            "candidate": ("Keys of the lists on trial", "recs:v2:{user}"),
+        },
+    ),
+}
+_WITH_USER = (ListSource.HTTP, ListSource.REDIS)
 
-    reaches_person: bool
 
-    def __call__(self, question: str, default: str) -> str:
-        """Return the answer to the question."""
-        if not self.reaches_person:
-            return default
-        try:
-            return str(typer.prompt(question, default=default)).strip()
-        except typer.Abort:  # Ctrl-C or the end of the input
-            raise typer.Exit(INTERRUPTED_EXIT) from None
+def _answer(question: str, default: str, *, reaches_person: bool) -> str:
+    """Return a person's answer to the question, or the default answer if nobody can answer."""
+    if not reaches_person:
+        return default
+    try:
+        return str(typer.prompt(question, default=default)).strip()
+    except typer.Abort:  # Ctrl-C or the end of the input
+        raise typer.Exit(INTERRUPTED_EXIT) from None
 
 
 def init(  # noqa: PLR0913 - the command's options
@@ -200,16 +214,7 @@ def init(  # noqa: PLR0913 - the command's options
     from monitor.settings.loader import example_text
 
     target = path or config
-    answers = InitAnswers(
-        name=name,
-        baseline=baseline,
-        candidate=candidate,
-        users=users,
-        server=server,
-        retrained=retrained,
-        columns=ColumnNames(user=user, items=items, item=item, rank=rank),
-    )
-    is_answered = kind is not None or answers.baseline is not None
+    is_answered = kind is not None or baseline is not None
     if full and (is_answered or minimal):
         raise typer.BadParameter("--full writes an example: give either --full or other options")
     if not force and target.exists():
@@ -218,14 +223,47 @@ def init(  # noqa: PLR0913 - the command's options
         _write_config(target, example_text(), force=force)
         print_line(write_first_config(str(target), _config_option(target)))
         return
-    ask = _Ask(reaches_person=_is_terminal() and not (minimal or is_answered))
+    reaches_person = _is_terminal() and not (minimal or is_answered)
+    ask = partial(_answer, reaches_person=reaches_person)
     if kind is None:
-        kind = _ask_kind(ask)
-    sources = _QUESTIONS_OF_SOURCE[kind](answers, ask)
-    _write_config(target, _short_text(answers.name, sources), force=force)
-    missing = [file for file in sources.files if find_file_problem(Path(file)) is not None]
+        kind = _ask_kind(ask, reaches_person=reaches_person)
+    answers = {
+        "server": server,
+        "baseline": baseline,
+        "candidate": candidate,
+        "items": items,
+        "users": users,
+    }
+    # A person did not name the default files, so they may be written later.
+    named = users if kind is ListSource.HTTP else baseline
+    are_named = reaches_person or named is not None
+    for option, question in _QUESTIONS[kind].asked.items():
+        answers[option] = answers[option] or ask(*question)
+    columns = {"user": user, "items": answers["items"], "item": item, "rank": rank}
+    draft = _Draft(
+        kind=kind, server=answers["server"], columns=columns, ask=ask, asks=reaches_person
+    )
+    addresses = [str(answers["baseline"]), str(answers["candidate"])]
+    if retrained is not None:
+        addresses.append(retrained)
+    lists = []
+    for address in addresses:
+        must_exist = are_named or address == retrained
+        lists.append(draft.write_lists(address, must_exist=must_exist))
+    text = _SHORT.format(
+        name=_as_yaml(name),
+        every=_QUESTIONS[kind].every,
+        hint=_HINT if kind is ListSource.FILES else "",
+        baseline=lists[0][1:-1],
+        candidate=lists[1][1:-1],
+        noise_floor="".join(_NOISE_FLOOR.format(retrained=each) for each in lists[2:]),
+        users=draft.write_users(answers["users"], addresses[0], must_exist=are_named),
+    )
+    _write_config(target, text, force=force)
+    files = addresses if kind is ListSource.FILES else []
+    missing = [file for file in files if find_file_problem(Path(file)) is not None]
     compared = 0
-    if sources.files and not missing:
+    if files and not missing:
         compared = try_config(target)
         if not compared:
             print_line(write_unusable_config(str(target), _config_option(target)))
@@ -260,29 +298,13 @@ def _write_config(target: Path, text: str, *, force: bool) -> None:
         raise ConfigError(f"cannot write {target}: {error.strerror}. Name another file") from None
 
 
-def _short_text(name: str, sources: Sources) -> str:
-    """Return the short configuration."""
-    noise_floor = ""
-    if sources.retrained is not None:
-        noise_floor = _NOISE_FLOOR.format(retrained=sources.retrained)
-    return _SHORT.format(
-        name=_value_as_yaml(name),
-        every=sources.every,
-        hint=sources.hint,
-        baseline=sources.baseline,
-        candidate=sources.candidate,
-        noise_floor=noise_floor,
-        users=sources.users,
-    )
-
-
-def _ask_kind(ask: _Ask) -> ListSource:
+def _ask_kind(ask: _Ask, *, reaches_person: bool) -> ListSource:
     """Ask where the lists are. Raises BadParameter for an unknown kind."""
     kinds = list(ListSource)
-    if ask.reaches_person:
+    if reaches_person:
         print_line("Where are the lists?")
-        for number, label in enumerate(_LABELS.values(), start=1):
-            print_line(f"  {number}  {label}")
+        for number, questions in enumerate(_QUESTIONS.values(), start=1):
+            print_line(f"  {number}  {questions.label}")
     answer = ask("Number or name", "1")
     if answer.isdecimal() and 1 <= int(answer) <= len(kinds):
         return kinds[int(answer) - 1]
@@ -294,131 +316,73 @@ def _ask_kind(ask: _Ask) -> ListSource:
         ) from None
 
 
-def _ask_files(answers: InitAnswers, ask: _Ask) -> Sources:
-    baseline = answers.baseline or ask("File with the lists in use", "baseline.csv")
-    candidate = answers.candidate or ask("File with the lists on trial", "candidate.csv")
-    # A person did not name the default files, so they may be written later.
-    is_named = ask.reaches_person or answers.baseline is not None
-    files = [baseline, candidate]
-    retrained = None
-    if answers.retrained is not None:
-        files.append(answers.retrained)
-        retrained = _file_as_yaml(answers.retrained, answers.columns, ask, is_named=True)
-    return Sources(
-        every="1d",
-        baseline=_file_as_yaml(baseline, answers.columns, ask, is_named=is_named),
-        candidate=_file_as_yaml(candidate, answers.columns, ask, is_named=is_named),
-        users=_users_as_yaml(answers, Path(baseline)),
-        retrained=retrained,
-        hint=_HINT,
-        files=tuple(files),
-    )
+@immutable
+class _Draft:
+    """What is known about the lists of a first configuration. Writes sources as YAML."""
 
+    kind: ListSource
+    server: str | None
+    columns: _Columns
+    ask: _Ask
+    asks: bool  # a person can name columns
 
-def _ask_http(answers: InitAnswers, ask: _Ask) -> Sources:
-    example = "http://localhost:8001/recommend/{user}?n={k}"
-    other = example.replace("8001", "8002")
-    baseline = answers.baseline or ask("URL of the service in use, with {user}", example)
-    candidate = answers.candidate or ask("URL of the service on trial, with {user}", other)
-    items = answers.columns.items or ask("JMESPath to the item ids in an answer", "@")
-    users = answers.users or ask("File with the users to ask for", "users.csv")
-    is_named = ask.reaches_person or answers.users is not None
-    _require_user(baseline)
-    _require_user(candidate)
-    return Sources(
-        every="1h",
-        baseline=_source_as_yaml("http", {"url": baseline, "items": items}),
-        candidate=_source_as_yaml("http", {"url": candidate, "items": items}),
-        users=_users_file(users, answers.columns.user, is_named=is_named),
-        retrained=_retrained_as_yaml(answers, "http", key="url", options={"items": items}),
-    )
-
-
-def _ask_sql(answers: InitAnswers, ask: _Ask) -> Sources:
-    url = answers.server or ask("Address of the database", "sqlite:///lists.db")
-    baseline = answers.baseline or ask("Table with the lists in use", "baseline")
-    candidate = answers.candidate or ask("Table with the lists on trial", "candidate")
-    retrained = None
-    if answers.retrained is not None:
-        retrained = _table_as_yaml(url, answers.retrained, answers.columns)
-    return Sources(
-        every="1d",
-        baseline=_table_as_yaml(url, baseline, answers.columns),
-        candidate=_table_as_yaml(url, candidate, answers.columns),
-        users=_users_as_yaml(answers),
-        retrained=retrained,
-    )
-
-
-def _ask_redis(answers: InitAnswers, ask: _Ask) -> Sources:
-    url = answers.server or ask("Address of Redis", "redis://localhost:6379/0")
-    baseline = answers.baseline or ask("Keys of the lists in use, with {user}", "recs:v1:{user}")
-    candidate = answers.candidate or ask("Keys of the lists on trial", "recs:v2:{user}")
-    _require_user(baseline)
-    _require_user(candidate)
-    users = f"{{{_source_as_yaml('redis', {'url': url, 'key': baseline})}}} # all users with a key"
-    if answers.users is not None:
-        users = _users_as_yaml(answers)
-    return Sources(
-        every="1h",
-        baseline=_source_as_yaml("redis", {"url": url, "type": "list", "key": baseline}),
-        candidate=_source_as_yaml("redis", {"url": url, "type": "list", "key": candidate}),
-        users=users,
-        retrained=_retrained_as_yaml(
-            answers, "redis", key="key", options={"url": url, "type": "list"}
-        ),
-    )
-
-
-_QUESTIONS_OF_SOURCE: Mapping[ListSource, Callable[[InitAnswers, _Ask], Sources]] = {
-    ListSource.FILES: _ask_files,
-    ListSource.HTTP: _ask_http,
-    ListSource.SQL: _ask_sql,
-    ListSource.REDIS: _ask_redis,
-}
-"""Functions that ask for what the answers do not say, and return the sources of the kind."""
-_LABELS: Mapping[ListSource, str] = {
-    ListSource.FILES: "files: two files, CSV, Parquet or JSON lines",
-    ListSource.HTTP: "http: two services that answer with a list for a user",
-    ListSource.SQL: "sql: two tables of a database",
-    ListSource.REDIS: "redis: two sets of keys in Redis",
-}
-
-
-def _require_user(pattern: str) -> None:
-    if _USER_MARK not in pattern:
-        raise typer.BadParameter(
-            f"{pattern!r} is the same for all users: write {_USER_MARK} where the user's id belongs"
-        )
-
-
-def _users_as_yaml(answers: InitAnswers, lists: Path | None = None) -> str:
-    """Return the users as YAML. ``lists`` is the baseline's file, if it has one."""
-    if answers.users is None:
-        segments = ""
-        if lists is not None:
-            segments = _segments_as_yaml(
-                lists, answers.columns.user or pick_column(lists, USER_COLUMNS)
+    def write_lists(self, address: str, *, must_exist: bool) -> str:
+        """Return the source of the lists at this address."""
+        if self.kind in _WITH_USER and _USER_MARK not in address:
+            raise typer.BadParameter(
+                f"{address!r} is the same for all users: write {_USER_MARK} where the user's id "
+                "belongs"
             )
-        return f"{{all: true{segments}}} # all users of the baseline"
-    return _users_file(answers.users, answers.columns.user, is_named=True)
+        options: dict[str, object] = {"url": self.server, "type": "list", "key": address}
+        if self.kind is ListSource.FILES:
+            return _as_yaml({"file": self._file_options(address, must_exist=must_exist)})
+        if self.kind is ListSource.HTTP:
+            options = {"url": address, "items": self.columns["items"]}
+        elif self.kind is ListSource.SQL:
+            names = _table_columns(str(self.server), address, self.columns)
+            options = {"url": self.server, "table": address, **names}
+        return _as_yaml({self.kind.value: options})
+
+    def write_users(self, path: str | None, baseline: str, *, must_exist: bool) -> str:
+        """Return the users: those of the file, or else all users of the baseline."""
+        user = self.columns["user"]
+        if path is not None:
+            if must_exist or self.kind is not ListSource.HTTP:
+                _require_file(path)
+            column = user or pick_column(Path(path), USER_COLUMNS)
+            file = {"path": path, "user": column}
+            return _as_yaml({"file": file, **_segments(Path(path), column)})
+        if self.kind is ListSource.REDIS:
+            keys = {"url": self.server, "key": baseline}
+            return f"{_as_yaml({'redis': keys})} # all users with a key"
+        segments = {}
+        if self.kind is ListSource.FILES:
+            segments = _segments(Path(baseline), user)
+        return f"{_as_yaml({'all': True, **segments})} # all users of the baseline"
+
+    def _file_options(self, path: str, *, must_exist: bool) -> dict[str, object]:
+        """Return the options of a file with lists.
+
+        Raises InputError if the file must exist and does not, or if nobody knows its columns.
+        """
+        if must_exist:
+            _require_file(path)
+        if find_file_problem(Path(path)) is not None:
+            return {"path": path, **_pick_columns(self.columns)}
+        try:
+            options = _fit(path, self.columns)
+        except InputError as error:
+            if not self.asks:
+                raise
+            print_line(str(error))
+            options = _fit(path, _ask_columns(self.ask))
+        return {"path": path, **options.model_dump(include=set(self.columns), exclude_none=True)}
 
 
-def _users_file(path: str, user: str | None, *, is_named: bool) -> str:
-    """Return the file with users as YAML. Raises InputError if a named file does not exist."""
-    if is_named:
-        _require_file(path)
-    column = user or pick_column(Path(path), USER_COLUMNS)
-    options = _source_as_yaml("file", {"path": path, "user": column})
-    return f"{{{options}{_segments_as_yaml(Path(path), column)}}}"
-
-
-def _segments_as_yaml(path: Path, user: str) -> str:
-    """Return the setting ``segments`` for the columns of the file, or an empty text."""
-    columns = find_segments(path, user)
-    if not columns:
-        return ""
-    return f", segments: [{', '.join(map(_value_as_yaml, columns))}]"
+def _segments(path: Path, user: str | None) -> dict[str, list[str]]:
+    """Return the setting ``segments`` for the columns of the file, if some are useful."""
+    columns = find_segments(path, user or pick_column(path, USER_COLUMNS))
+    return {"segments": columns} if columns else {}
 
 
 def _require_file(path: str) -> None:
@@ -428,56 +392,28 @@ def _require_file(path: str) -> None:
         raise InputError(problem)
 
 
-def _file_as_yaml(path: str, columns: ColumnNames, ask: _Ask, *, is_named: bool) -> str:
-    """Return a file with lists as YAML.
-
-    Raises InputError if a named file does not exist, or if its columns cannot be recognized.
-    """
-    if is_named:
-        _require_file(path)
-    if find_file_problem(Path(path)) is not None:
-        return _source_as_yaml("file", {"path": path, **_usual_columns(columns)})
-    try:
-        options = _recognize(path, columns)
-    except InputError as error:
-        if not ask.reaches_person:
-            raise
-        print_line(str(error))
-        options = _recognize(path, _ask_columns(ask))
-    names = {"path": path, "user": options.user}
-    if options.items is not None:
-        names["items"] = options.items
-    if options.item is not None and options.rank is not None:
-        names |= {"item": options.item, "rank": options.rank}
-    return _source_as_yaml("file", names)
+def _fit(path: str, columns: _Columns) -> FileSourceOptions:
+    """Return the options of a file that has these columns, or columns with usual names."""
+    shapes: list[dict[str, object]] = [{**columns}]
+    if columns["item"] is None and columns["rank"] is None:
+        shapes = list_shapes({}, columns["items"] or "items")
+    return fitting_options(Path(path), columns["user"], shapes)
 
 
-def _recognize(path: str, columns: ColumnNames) -> FileSourceOptions:
-    return fitting_options(Path(path), columns.user, columns.shapes())
-
-
-def _ask_columns(ask: _Ask) -> ColumnNames:
+def _ask_columns(ask: _Ask) -> _Columns:
     """Ask for the columns of a file whose columns have unusual names."""
+    columns = dict.fromkeys(("items", "item", "rank"))
     user = ask("Column with the user", USER_COLUMNS[0])
     items = ask("Column with the list of items. Empty if a row has one item", "")
     if items:
-        return ColumnNames(user=user, items=items, item=None, rank=None)
+        return {**columns, "user": user, "items": items}
     item = ask("Column with the item", ITEM_COLUMNS[0])
     rank = ask("Column with the item's rank", RANK_COLUMNS[0])
-    return ColumnNames(user=user, items=None, item=item, rank=rank)
+    return {**columns, "user": user, "item": item, "rank": rank}
 
 
-def _usual_columns(columns: ColumnNames) -> dict[str, str]:
-    """Return the columns, with the first usual name for each missing name."""
-    user = columns.user or USER_COLUMNS[0]
-    if columns.items is not None:
-        return {"user": user, "items": columns.items}
-    item = columns.item or ITEM_COLUMNS[0]
-    return {"user": user, "item": item, "rank": columns.rank or RANK_COLUMNS[0]}
-
-
-def _table_as_yaml(url: str, table: str, columns: ColumnNames) -> str:
-    """Return a table with lists as YAML, with the usual columns if it cannot be read.
+def _table_columns(url: str, table: str, columns: _Columns) -> dict[str, str]:
+    """Return the columns of a table with lists, or the usual columns if it cannot be read.
 
     Raises InputError if its columns cannot be recognized.
     """
@@ -489,53 +425,40 @@ def _table_as_yaml(url: str, table: str, columns: ColumnNames) -> str:
         schema, _, name = table.rpartition(".")
         present = [each["name"] for each in sa.inspect(engine).get_columns(name, schema or None)]
         engine.dispose()
-    names = _usual_columns(columns)
-    if present:
-        names = _pick_columns(table, present, columns)
-    return _source_as_yaml("sql", {"url": url, "table": table, **names})
+    return _pick_columns(columns, present, table)
 
 
-def _pick_columns(table: str, present: Sequence[str], columns: ColumnNames) -> dict[str, str]:
-    """Return which columns have the user, and the list or the item and its rank."""
+def _pick_columns(
+    columns: _Columns, present: Sequence[str] = (), table: str = ""
+) -> dict[str, str]:
+    """Return which columns have the user, and the list or the item and its rank.
 
-    def pick(name: str | None, usual: Sequence[str]) -> str:
-        wanted = usual if name is None else (name,)
+    If it is unknown which columns are ``present``, these are the named or the first usual columns.
+    """
+
+    def pick(key: str, usual: Sequence[str]) -> str:
+        named = columns[key]
+        wanted = usual if named is None else (named,)
         for column in wanted:
-            if column in present:
+            if not present or column in present:
                 return column
         raise InputError(
             f"table {table} has no column {write_absent(wanted[0], present)}. {COLUMN_ADVICE}"
         )
 
-    user = pick(columns.user, USER_COLUMNS)
-    is_wide = columns.item is None and (columns.items or "items") in present
-    if columns.items is not None or is_wide:
-        return {"user": user, "items": pick(columns.items, ("items",))}
-    item = pick(columns.item, ITEM_COLUMNS)
-    return {"user": user, "item": item, "rank": pick(columns.rank, RANK_COLUMNS)}
+    picked = {"user": pick("user", USER_COLUMNS)}
+    is_wide = columns["item"] is None and (columns["items"] or "items") in present
+    if columns["items"] is not None or is_wide:
+        return picked | {"items": pick("items", ("items",))}
+    return picked | {"item": pick("item", ITEM_COLUMNS), "rank": pick("rank", RANK_COLUMNS)}
 
 
-def _retrained_as_yaml(
-    answers: InitAnswers, kind: str, *, key: str, options: Mapping[str, str]
-) -> str | None:
-    """Return the source of the second training as YAML, or None if there is none.
+def _as_yaml(value: object) -> str:
+    """Write a value as YAML in one line."""
+    import yaml
 
-    The answer is the value of the option ``key``. ``options`` are the other options.
-    """
-    if answers.retrained is None:
-        return None
-    return _source_as_yaml(kind, {key: answers.retrained, **options})
-
-
-def _source_as_yaml(kind: str, options: Mapping[str, str]) -> str:
-    """Write a source as YAML in one line."""
-    pairs = ", ".join(f"{key}: {_value_as_yaml(value)}" for key, value in options.items())
-    return f"{kind}: {{{pairs}}}"
-
-
-def _value_as_yaml(value: str) -> str:
-    """Write a value in YAML, with quotes if it may need them."""
-    is_plain = value.replace("_", "").replace("-", "").replace(".", "").isalnum()
-    if is_plain and value[:1].isalpha() and value.lower() not in {"true", "false", "null"}:
-        return value
-    return json.dumps(value, ensure_ascii=False)
+    # YAML ends a single value with a line of dots, but not a list.
+    text: str = yaml.safe_dump(
+        [value], default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6
+    )
+    return text.strip()[1:-1]

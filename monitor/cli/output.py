@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -21,7 +20,7 @@ import typer
 
 from monitor.boundary.redaction import escape_controls
 from monitor.model.errors import describe_fault
-from monitor.model.instants import format_instant, format_second
+from monitor.model.instants import format_second
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -127,23 +126,10 @@ def summary_dict(summary: Summary) -> dict[str, Any]:
 
 
 def _as_json_value(value: object) -> object:
-    """Return the value in types that JSON has."""
-    if is_dataclass(value) and not isinstance(value, type):
-        value = asdict(value)
-    if isinstance(value, Mapping):
-        return {_as_json_key(key): _as_json_value(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_as_json_value(each) for each in value]
-    if isinstance(value, datetime):
-        return format_instant(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    """Return the value in types that JSON has. NaN and infinity become null."""
+    from pydantic_core import to_jsonable_python
 
-
-def _as_json_key(key: object) -> str:
-    # Join the parts of a key as the API does, such as "candidate,missing".
-    return ",".join(key) if isinstance(key, tuple) else str(key)
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=dict)
 
 
 def print_table(

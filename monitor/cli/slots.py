@@ -43,9 +43,9 @@ from monitor.texts.first_steps import write_same_lists, write_while_learning
 from monitor.texts.wording import count_of
 
 if TYPE_CHECKING:
-    from monitor.model.ports import Store
     from monitor.model.runs import Run, RunResult, Summary
     from monitor.pipeline.backfill import BackfilledRun
+    from monitor.storage import SqlStore
 
     # A row of a table: its first cells, the mean of each metric, and its last cells.
     _Row = tuple[Sequence[str], Mapping[str, float | None], Sequence[str]]
@@ -319,7 +319,7 @@ def _find_while_learning(result: RunResult) -> str | None:
     return sentences[0] if sentences else None
 
 
-def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
+def _print_same_lists(store: SqlStore, results: Sequence[RunResult]) -> None:
     """Print which runs compared the lists of the run before once more."""
     for result in results:
         claim = result.claim
@@ -330,7 +330,7 @@ def _print_same_lists(store: Store, results: Sequence[RunResult]) -> None:
             print_line(write_same_lists(claim.comparison, format_second(before.slot)))
 
 
-def _stored_rows(store: Store, stored: Sequence[Run]) -> list[_Row]:
+def _stored_rows(store: SqlStore, stored: Sequence[Run]) -> list[_Row]:
     """Return a row of the table for each run that was stored before."""
     rows: list[_Row] = []
     for run in stored:

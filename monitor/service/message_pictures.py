@@ -23,9 +23,9 @@ from monitor.boundary.foreign_errors import describe_error
 from monitor.charts.svg import element, read_style
 from monitor.charts.time_chart import CHART_HEIGHT, CHART_WIDTH, PLOT_LEFT
 from monitor.model.notifications import Message
-from monitor.model.ports import Store
 from monitor.service.clock import SystemClock
 from monitor.service.composition import Wiring
+from monitor.storage import SqlStore
 from monitor.texts.wording import write_extra
 from monitor.web.pages.comparison import read_comparison_page
 from monitor.web.pages.rendering import series_chart
@@ -58,7 +58,7 @@ class MessagePictures:
     Threads may share it.
     """
 
-    def __init__(self, store: Store, wiring: Callable[[], Wiring]) -> None:
+    def __init__(self, store: SqlStore, wiring: Callable[[], Wiring]) -> None:
         self._store = store
         self._wiring = wiring
         self._drawing = Lock()

@@ -11,7 +11,6 @@ from monitor.boundary.options.problems import (
     write_suggestion,
 )
 from monitor.measures.metrics import Need, drift_direction
-from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Direction, Keep
 from monitor.model.statistics import (
@@ -186,19 +185,15 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("below", "above"):
         yield Problem((), "has no margin: give below, such as below: -0.02")
         return
-    margin = _threshold_of(rule)
-    if margin.value is not None:
-        # If the outcomes of both arms are equal, the judged value is 0, which must be no breach.
-        if margin.is_lower_limit:
-            is_valid = margin.value < 0
-        else:
-            is_valid = margin.value > 0
-        if not is_valid:
-            yield problem_of(
-                margin.key,
-                "must be a margin beyond 0, because two healthy arms always differ: write below: "
-                "-0.02 or above: 0.02",
-            )
+    key, _ = _limit_keys(rule)
+    margin = getattr(rule, key)
+    # If the outcomes of both arms are equal, the judged value is 0, which must be no breach.
+    if margin is not None and not (margin < 0 if key == "below" else margin > 0):
+        yield problem_of(
+            key,
+            "must be a margin beyond 0, because two healthy arms always differ: write below: "
+            "-0.02 or above: 0.02",
+        )
     yield from _check_resolving(rule)
 
 
@@ -228,47 +223,24 @@ def _has_one_threshold(rule: Partial) -> bool:
     return not rule.has("learned") and rule.has("below") != rule.has("above")
 
 
-@immutable
-class _Threshold:
-    """The threshold of a rule and the value at which its alert ends. An invalid value is None."""
-
-    is_lower_limit: bool
-    key: str
-    value: float | None
-    resolve_key: str
-    resolve_at: float | None
-
-
-def _threshold_of(rule: Partial) -> _Threshold:
-    """The threshold in the key ``below``, or else in the key ``above``."""
-    is_lower_limit = rule.has("below")
-    key, resolve_key = "above", "resolve_below"
-    if is_lower_limit:
-        key, resolve_key = "below", "resolve_above"
-    return _Threshold(
-        is_lower_limit=is_lower_limit,
-        key=key,
-        value=getattr(rule, key),
-        resolve_key=resolve_key,
-        resolve_at=getattr(rule, resolve_key),
-    )
+def _limit_keys(rule: Partial) -> tuple[str, str]:
+    """The key of the rule's threshold, and the key of the value at which its alert ends."""
+    return ("below", "resolve_above") if rule.has("below") else ("above", "resolve_below")
 
 
 def _check_resolving(rule: Partial) -> Iterator[Problem]:
     """Report a value for resolving that is on the wrong side of the threshold."""
-    threshold = _threshold_of(rule)
-    if threshold.value is None or threshold.resolve_at is None:
+    key, resolve_key = _limit_keys(rule)
+    threshold, resolve_at = getattr(rule, key), getattr(rule, resolve_key)
+    if threshold is None or resolve_at is None:
         return
-    if threshold.is_lower_limit:
-        is_in_breach = threshold.resolve_at < threshold.value
-        limit = "at least"
-    else:
-        is_in_breach = threshold.resolve_at > threshold.value
-        limit = "at most"
+    is_in_breach, limit = resolve_at > threshold, "at most"
+    if key == "below":
+        is_in_breach, limit = resolve_at < threshold, "at least"
     if is_in_breach:
         yield problem_of(
-            threshold.resolve_key,
-            f"must be {limit} {threshold.value:g}, the value of {threshold.key}, because otherwise "
+            resolve_key,
+            f"must be {limit} {threshold:g}, the value of {key}, because otherwise "
             "the alert would end while the rule is in breach: change it",
         )
 
@@ -279,19 +251,16 @@ def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Itera
     The judged values are between ``low`` and ``high``. ``name`` is the word for them in messages.
     """
     yield from _check_resolving(rule)
-    threshold = _threshold_of(rule)
-    if threshold.value is None:
+    key, resolve_key = _limit_keys(rule)
+    threshold, resolve_at = getattr(rule, key), getattr(rule, resolve_key)
+    if threshold is None:
         return
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     # No value is below the lowest possible value, or above the highest one.
-    if threshold.is_lower_limit:
-        is_possible = low < threshold.value <= high
-    else:
-        is_possible = low <= threshold.value < high
-    if not is_possible:
-        yield problem_of(threshold.key, message)
-    elif threshold.resolve_at is not None and not low <= threshold.resolve_at <= high:
-        yield problem_of(threshold.resolve_key, message)
+    if not (low < threshold <= high if key == "below" else low <= threshold < high):
+        yield problem_of(key, message)
+    elif resolve_at is not None and not low <= resolve_at <= high:
+        yield problem_of(resolve_key, message)
 
 
 def _check_share_below(rule: Partial, k: int | None) -> Iterator[Problem]:

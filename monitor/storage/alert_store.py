@@ -59,6 +59,10 @@ class SqlAlertStore:
     def states(
         self, comparison: str | None = None, *, state: State | None = None
     ) -> tuple[AlertState, ...]:
+        """Return alert states, ordered by comparison, alert and segment.
+
+        None selects all comparisons or all states.
+        """
         with self._database.read() as connection:
             return read_states(connection, comparison, state=state)
 
@@ -67,6 +71,7 @@ class SqlAlertStore:
             return read_firing(connection)
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+        """Return the newest ``limit`` transitions, in the order of storing."""
         query = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
         if comparison is not None:
             query = query.where(transitions.c.comparison == comparison)
@@ -222,6 +227,7 @@ class SqlAlertStore:
         return None
 
     def add_silence(self, silence: Silence) -> Silence:
+        """Store a silence. Returns the silence with its number."""
         values = to_row(silence, silences)
         del values["id"]  # the database numbers silences
         with self._database.write(needs_lease=False) as connection:
@@ -230,10 +236,15 @@ class SqlAlertStore:
         return replace(silence, id=silence_id)
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
+        """Return the silences that end after this time, oldest first. None selects all silences."""
         with self._database.read() as connection:
             return read_silences(connection, ending_after=ending_after)
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
+        """End a silence now.
+
+        Returns False if there is no such silence, or if it had already ended.
+        """
         end_silence = (
             update(silences)
             .where(silences.c.id == number, silences.c.ends_at > now)

@@ -70,7 +70,7 @@ TABLES_OF_KIND: Mapping[DataKind, tuple[Table, ...]] = {
 
 
 class SqlMaintenance:
-    """Implements the port Maintenance, with more methods that only the service uses."""
+    """Checks, measures and prunes the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -158,7 +158,11 @@ class SqlMaintenance:
         return replace(pruned, deleted_by_kind=dict(+by_kind))
 
     def sizes(self, *, refresh: bool = True) -> Mapping[DataKind, int]:
-        """Return the bytes of each kind of data. ``refresh`` False returns the last result."""
+        """Return the bytes on disk of each kind of data.
+
+        Without ``refresh``, the last result is returned, because SQLite must read most of its file
+        to measure the sizes.
+        """
         if refresh or not self._sizes:
             with self._database.read() as connection:
                 self._sizes = bytes_by_kind(connection)

@@ -307,7 +307,12 @@ class SqlOutbox:
         given_up_limit: int,
         limit: int,
     ) -> tuple[Delivery, ...]:
-        """Return the newest deliveries that were given up, and then the oldest that wait."""
+        """Return deliveries to this receiver that were given up, and then deliveries that wait.
+
+        The first group contains the newest ``given_up_limit`` deliveries that were given up or
+        dropped. The second group contains the oldest ``limit`` waiting deliveries. Each group
+        begins with its oldest delivery. ``receiver`` None selects all receivers.
+        """
         query = _select(*_COLUMNS)
         if receiver is not None:
             query = query.where(deliveries.c.receiver == receiver)
@@ -344,7 +349,10 @@ class SqlOutbox:
         return backlog
 
     def receiver_health(self) -> Mapping[str, ReceiverHealth]:
-        """Return the last success and the last error of each receiver."""
+        """Return the last success and the last error of each receiver.
+
+        Only the newest 50,000 outcomes are searched.
+        """
         newest = (
             select(notifications)
             .order_by(notifications.c.id.desc())

@@ -1,7 +1,5 @@
 """SqlPageStore runs the queries of web pages. Each query uses an index."""
 
-# ruff: noqa: D102 - the port has the docstrings of its methods
-
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -67,13 +65,13 @@ _MOST_TRANSITIONS = 500
 
 
 class SqlPageStore:
-    """Implements the port PageStore."""
+    """Reads data for people: series over runs, single users, incidents. Changes nothing."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
-        """Return the last finished run before the slot, and the first one after the slot."""
+        """Return the finished runs before and after this slot."""
         is_later = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.slot > slot)
         oldest_later = RUN_ROWS.where(is_later).order_by(runs.c.slot).limit(1)
         with self._database.read() as connection:
@@ -91,7 +89,13 @@ class SqlPageStore:
         until: datetime,
         max_points: int,
     ) -> tuple[SeriesPoint, ...]:
-        """Return at most ``max_points`` runs of the period, with mean and expectation."""
+        """Return finished runs from ``since`` to ``until``, oldest first.
+
+        Each run has the values that the rule ``alert`` expected. If there are more than
+        ``max_points`` runs, only the newest run and one run of each group of neighbouring runs are
+        returned. A group's run is one without a mean, if there is one. Otherwise it is the run with
+        the lowest mean.
+        """
         comparison, metric, segment = series
         is_measured = and_(
             summaries.c.run_id == runs.c.id,
@@ -147,6 +151,10 @@ class SqlPageStore:
         metric: str,
         segment: str,
     ) -> Mapping[int, Histogram]:
+        """Return the histogram of the segment's scores in each run, by the run's number.
+
+        Runs without a histogram are left out.
+        """
         query = select(summaries.c.run_id, summaries.c.histogram).where(
             summaries.c.run_id.in_(run_ids),
             summaries.c.segment == segment,
@@ -155,6 +163,10 @@ class SqlPageStore:
         return {row.run_id: row.histogram for row in self._database.rows(query)}
 
     def coverage(self, run_ids: Sequence[int], segment: str) -> Mapping[int, CoverageRow]:
+        """Return the coverage of the segment in each run, by the run's number.
+
+        Runs without coverage are left out.
+        """
         with self._database.read() as connection:
             by_run = coverage_by_run(connection, run_ids, segment=segment)
         return {run_id: coverage.all for run_id, coverage in by_run.items()}
@@ -167,9 +179,9 @@ class SqlPageStore:
         until: datetime,
         runs: int,
     ) -> tuple[SegmentMeans, ...]:
-        """Return each segment's means in the newest ok runs, oldest first.
+        """Return the means of every segment in the newest ``runs`` runs with status ok.
 
-        The result also has the number of users in the newest run.
+        The segments are in the order in which they were stored.
         """
         with self._database.read() as connection:
             # The newest run comes first.
@@ -194,12 +206,14 @@ class SqlPageStore:
         return tuple(segment_means)
 
     def means(self, run_id: int) -> Mapping[tuple[str, str], float | None]:
+        """Return the mean of each summary of the run, by segment and metric."""
         query = select(summaries.c.segment, summaries.c.metric, summaries.c.mean).where(
             summaries.c.run_id == run_id
         )
         return {(row.segment, row.metric): row.mean for row in self._database.rows(query)}
 
     def explanation(self, run_id: int) -> Explanation | None:
+        """Return the explanation of why the run's mean fell, if it is stored."""
         with self._database.read() as connection:
             return explanations_by_run(connection, [run_id]).get(run_id)
 
@@ -211,7 +225,10 @@ class SqlPageStore:
         since: datetime,
         until: datetime,
     ) -> tuple[Transition, ...]:
-        """Return the starts and the ends of firings."""
+        """Return the starts and ends of firings in these slots, in the order of storing.
+
+        ``segment`` None selects all segments.
+        """
         query = (
             select(transitions)
             .where(
@@ -233,7 +250,10 @@ class SqlPageStore:
         until: datetime,
         runs: int,
     ) -> tuple[UserRun, ...]:
-        """Return the user's scores in the newest ok runs, oldest first."""
+        """Return the user's scores in the newest ``runs`` runs, oldest first.
+
+        Runs that did not store the user's scores are left out.
+        """
         by_slot: dict[datetime, dict[str, float | None]] = defaultdict(dict)
         with self._database.read() as connection:
             query = _scores_of_user(connection, comparison, user, until=until, max_runs=runs)
@@ -245,6 +265,10 @@ class SqlPageStore:
         return tuple(UserRun(slot=slot, scores=by_slot[slot]) for slot in sorted(by_slot))
 
     def user_lists(self, run_id: int, user: str) -> UserLists | None:
+        """Return both lists of the user, from the run's evidence or its stored lists.
+
+        Returns None if they are not stored.
+        """
         query: Select[Any] = select(evidence.c.baseline, evidence.c.candidate).where(
             evidence.c.run_id == run_id, evidence.c.user == user
         )
@@ -260,7 +284,11 @@ class SqlPageStore:
         user: str,
         slot: datetime,
     ) -> tuple[datetime | None, UserLists | None]:
-        """Return the user's lists in the last earlier run from before the current alerts."""
+        """Return the slot of an earlier run, and the user's lists in this run.
+
+        It is the last run with stored lists before this slot and before the current alerts began.
+        Both are None if there is no such run, or if the user has no lists in it.
+        """
         with self._database.read() as connection:
             # Lists from before the alerts do not have the fault that the alerts report.
             onset = onset_of(connection, comparison) or slot
@@ -272,10 +300,10 @@ class SqlPageStore:
         return None, None
 
     def incident(self, key: str) -> IncidentHistory:
-        """Return the first `_MOST_TRANSITIONS` transitions of the incident, and all answers.
+        """Return the history of the incident with this key.
 
-        A receiver's answer to one message is stored for each transition in the message. These equal
-        rows become one answer.
+        If the incident has very many transitions, only the first are returned. The history is empty
+        for an unknown key.
         """
         is_of_incident = transitions.c.incident == key
         first_transitions = (
@@ -323,10 +351,9 @@ class SqlPageStore:
         before_number: int | None,
         limit: int,
     ) -> tuple[IncidentStart, ...]:
-        """Return the newest incidents that the filter selects, each with the first start in it.
+        """Return the newest incidents that fire, or that have ended, at most ``limit``.
 
-        The id of this first start is the incident's number. ``before_number`` is the number of the
-        last incident on the previous page.
+        Only incidents with a number below ``before_number`` are returned.
         """
         key = transitions.c.incident
         firing = select(alert_states.c.incident).where(
@@ -352,6 +379,7 @@ class SqlPageStore:
         return tuple(IncidentStart(number=number, key=key, at=at) for number, key, at in rows)
 
     def incident_changes(self, keys: Sequence[str]) -> tuple[Transition, ...]:
+        """Return the starts and ends of all firings of these incidents, in the order of storing."""
         query = select(transitions).where(or_(IS_START, IS_END)).order_by(transitions.c.id)
         is_wanted = transitions.c.incident.in_(keys)
         return from_rows(Transition, self._database.rows(query.where(is_wanted)))

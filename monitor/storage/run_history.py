@@ -109,7 +109,11 @@ class SqlHistory:
     def latest(
         self, comparisons: Sequence[str], *, until: datetime | None = None
     ) -> tuple[LatestRun, ...]:
-        """Return each comparison's newest finished run, with what pages show about it."""
+        """Return the newest finished run of each named comparison.
+
+        A run is finished if its status is not ``running``. Runs of slots after ``until`` are
+        ignored, because they were stored while a clock was ahead.
+        """
         query = _NEWEST_FINISHED if until is None else _NEWEST_FINISHED_UNTIL
         newest = []
         with self._database.read() as connection:
@@ -165,6 +169,7 @@ class SqlHistory:
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> tuple[Run, ...]:
+        """Return stored runs with any status from ``since`` to ``until``, newest slot first."""
         query = run_results.RUN_ROWS.order_by(runs.c.slot.desc(), runs.c.comparison).limit(limit)
         if comparison is not None:
             query = query.where(runs.c.comparison == comparison)
@@ -196,12 +201,17 @@ class SqlHistory:
             return _with_results(connection, from_rows(Run, rows))
 
     def finished_run(self, run_id: int) -> FinishedRun | None:
+        """Return one run with its results, or None if there is no such run.
+
+        If this version cannot read the explanation, it is left out.
+        """
         with self._database.read() as connection:
             rows = connection.execute(run_results.RUN_ROWS.where(runs.c.id == run_id))
             finished_runs = _with_results(connection, from_rows(Run, rows))
         return finished_runs[0] if finished_runs else None
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
+        """Return the evidence of one run: first the worst users, then the representative users."""
         with self._database.read() as connection:
             return run_results.results_by_run(connection, Evidence, [run_id]).get(run_id, ())
 

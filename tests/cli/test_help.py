@@ -8,7 +8,6 @@ import pytest
 
 from clocks import set_clock
 from commands import rankwatch, read_json
-from monitor.cli.command_classes import OLD_SPELLINGS
 from monitor.cli.main import COMMANDS
 from tables import parsed
 from test_documentation import COMMANDS as BY_PATH
@@ -44,23 +43,6 @@ def test_a_short_option_means_the_same_in_all_commands():
                 if len(name) == 2:
                     meanings[name].add(param.name)
     assert not {name: found for name, found in meanings.items() if len(found) > 1}
-
-
-@pytest.mark.usefixtures("fired")
-def test_old_spellings_work_for_one_version_and_a_notice_names_the_new_ones():
-    for name, spellings in OLD_SPELLINGS.items():
-        params = BY_PATH[tuple(name.split())].params
-        options = {option for param in params for option in param.opts}
-        assert set(spellings.values()) <= options, name
-        assert not spellings.keys() & options, name
-
-    done = rankwatch("replay --from=2024-01-10 --to 2024-01-10 --json")
-    assert (done.returncode, len(done.stdout.splitlines())) == (0, 1)
-    assert done.stderr.splitlines()[:2] == [
-        "rankwatch: --from is now --since. The next version does not accept --from",
-        "rankwatch: --to is now --until. The next version does not accept --to",
-    ]
-    assert rankwatch("show feed -n1").stdout.count("user u") == 1
 
 
 @pytest.mark.usefixtures("fired")

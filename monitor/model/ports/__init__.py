@@ -10,15 +10,7 @@ from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 from monitor.model.notifications import Message, Treatment
-from monitor.model.ports.stores import (
-    AlertStore,
-    History,
-    Maintenance,
-    Outbox,
-    PageStore,
-    RunStore,
-    Store,
-)
+from monitor.model.ports.stores import AlertStore, History, Outbox, RunStore, Store
 from monitor.model.rankings import (
     AskedUsers,
     ItemWeights,

@@ -16,7 +16,6 @@ from monitor.model.errors import ConfigError, InputError
 from monitor.model.gate import LeftOut
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
-from monitor.model.ports import History
 from monitor.model.rankings import ALL, Arm, CoverageRow, Panel, UserTable
 from monitor.model.rules import Comparison, Keep
 from monitor.model.runs import Run, RunStatus
@@ -24,6 +23,7 @@ from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric, NoiseFloor,
 from monitor.service.runner import pick_comparison
 from monitor.statistics.sequential.gate import Scale, require_level
 from monitor.statistics.unpaired.rollout import pair_scores
+from monitor.storage.run_history import SqlHistory
 
 EACH = "each"
 """Instead of the name of a segment. It means every segment except ``all``."""
@@ -86,25 +86,18 @@ class Excess:
         )
 
 
-def over_floor(metric: Metric, k: int) -> Excess:
-    """Return the excess over the noise floor.
+def over_own_lists(metric: Metric, k: int, yardstick: Yardstick) -> Excess:
+    """Return the excess over the noise floor or, of random pairs of users, over pre-test lists.
 
-    If scores of the metric are from 0 to 1, the excess is from -1 to 1.
+    If scores of the metric are from 0 to 1, the excess is from -1 to 1. `pair_scores` makes the
+    random pairs of one user of each arm.
     """
     low, high = _bounds(metric, k)
+    is_before = yardstick is Yardstick.BEFORE
+    derived = DerivedMetric.SELF_GAP if is_before else DerivedMetric.OVER_FLOOR
     return Excess(
-        yardstick=Yardstick.NOISE_FLOOR,
-        series=DerivedMetric.OVER_FLOOR.of(str(metric)),
-        scale=Scale(low - high, high - low),
-    )
-
-
-def over_before(metric: Metric, k: int) -> Excess:
-    """Return the excess of random pairs of one user of each arm, see `pair_scores`."""
-    low, high = _bounds(metric, k)
-    return Excess(
-        yardstick=Yardstick.BEFORE,
-        series=DerivedMetric.SELF_GAP.of(str(metric)),
+        yardstick=yardstick,
+        series=derived.of(str(metric)),
         scale=Scale(low - high, high - low),
         sign=1.0 if metric.higher_is_more_alike else -1.0,
     )
@@ -208,11 +201,11 @@ class Question:
 
         The noise floor is used if there is one and if no reference is given.
         """
-        if self.is_unpaired:
-            return over_before(self.metric, self.comparison.measuring.k)
-        if self.has_floor:
-            return over_floor(self.metric, self.comparison.measuring.k)
-        return from_value(self.metric, self.comparison.measuring.k, self.reference)
+        k = self.comparison.measuring.k
+        if self.is_unpaired or self.has_floor:
+            yardstick = Yardstick.BEFORE if self.is_unpaired else Yardstick.NOISE_FLOOR
+            return over_own_lists(self.metric, k, yardstick)
+        return from_value(self.metric, k, self.reference)
 
 
 def make_question(  # noqa: PLR0913 - the options of the command
@@ -300,7 +293,7 @@ class RunSelection:
     failure: str | None
 
 
-def select_runs(history: History, question: Question) -> RunSelection:
+def select_runs(history: SqlHistory, question: Question) -> RunSelection:
     """Select the ok runs of this configuration. If users are drawn, omit runs that asked all."""
     stored = history.runs(
         comparison=question.comparison.name, limit=_LOOKED_THROUGH, since=question.since
@@ -356,7 +349,7 @@ class DrawnRun:
 
 
 def read_run(
-    run: Run, history: History, question: Question, users_at: UsersAt | None
+    run: Run, history: SqlHistory, question: Question, users_at: UsersAt | None
 ) -> DrawnRun | None:
     """Read the scores of the rotating users, or return None if the metric was not measured.
 
@@ -399,7 +392,7 @@ def read_run(
 
 
 def _read_arms(
-    run: Run, history: History, question: Question, users_at: UsersAt | None
+    run: Run, history: SqlHistory, question: Question, users_at: UsersAt | None
 ) -> DrawnRun | None:
     """Read the scores of both arms' users, and pair the users at random.
 
@@ -453,7 +446,7 @@ def _drawn_segment(excesses: Floats, unscored: int, scale: Scale) -> DrawnSegmen
 
 
 def _read_panel(
-    run: Run, history: History, question: Question, scored: "pd.Index[str]", users_at: UsersAt
+    run: Run, history: SqlHistory, question: Question, scored: "pd.Index[str]", users_at: UsersAt
 ) -> Panel:
     """Return the panel that the run drew, from its stored lists or drawn again.
 

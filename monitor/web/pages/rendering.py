@@ -14,32 +14,16 @@ from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall
 from monitor.charts.slope_chart import draw_slopes, draw_thumbnail
 from monitor.charts.svg import element, link_to, read_style
 from monitor.charts.time_chart import Level, Point, Span, draw_series, draw_sparkline, draw_stack
-from monitor.measures.presentation import arm_table, explanation_tables, explanation_title
-from monitor.measures.unpaired_presentation import (
-    GAP_COLUMNS,
-    QUANTILE_COLUMNS,
-    difference_tables,
-    gap_rows,
-    outcome_table,
-    quantile_rows,
-    user_table,
-)
+from monitor.measures import presentation, unpaired_presentation
 from monitor.model.alerts import AlertState, State
 from monitor.model.explanation import Explanation
 from monitor.model.pages import UserRun
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.rules import Severity
+from monitor.texts import unpaired
 from monitor.texts.conditions import write_health, write_other_value
 from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
-from monitor.texts.unpaired import (
-    ARM_GAPS_EXPLAINED,
-    GAPS_EXPLAINED,
-    LIMIT_OF_SELF_GAPS,
-    SPLIT_OFF_WARNING,
-    write_outcomes,
-    write_split,
-)
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -361,6 +345,9 @@ def _templates() -> jinja2.Environment:
         "without_first": _without_first,
     }
     environment.globals |= {
+        "presentation": presentation,
+        "texts": unpaired,
+        "unpaired_tables": unpaired_presentation,
         "series_chart": series_chart,
         "distribution_chart": distribution_chart,
         "coverage_chart": coverage_chart,
@@ -371,24 +358,8 @@ def _templates() -> jinja2.Environment:
         "draw_slopes": draw_slopes,
         "draw_thumbnail": draw_thumbnail,
         "run_notes": write_run_notes,
-        "arm_table": arm_table,
-        "arm_gaps_explained": ARM_GAPS_EXPLAINED,
-        "quantile_columns": QUANTILE_COLUMNS,
-        "quantile_rows": quantile_rows,
-        "user_table": user_table,
-        "write_split": write_split,
-        "outcome_table": outcome_table,
-        "write_outcomes": write_outcomes,
-        "gap_columns": GAP_COLUMNS,
-        "gap_rows": gap_rows,
-        "gaps_explained": GAPS_EXPLAINED,
-        "limit_of_self_gaps": LIMIT_OF_SELF_GAPS,
-        "difference_tables": difference_tables,
-        "explanation_tables": explanation_tables,
-        "explanation_title": explanation_title,
         "summary_rows": _summary_rows,
         "state_rows": _state_rows,
-        "split_off_warning": SPLIT_OFF_WARNING,
         "write_health": write_health,
         "write_other_value": write_other_value,
         "write_receivers": write_receivers,

@@ -1,10 +1,12 @@
 """The data for the pages, and the pages' addresses."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from urllib.parse import quote, urlencode
 
 from monitor.alerts.notification_policy import NotificationPolicy
@@ -13,9 +15,12 @@ from monitor.model.errors import InputError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant, read_instant
 from monitor.model.notifications import Message
-from monitor.model.ports import Clock, Store
+from monitor.model.ports import Clock
 from monitor.model.rules import Comparison
 from monitor.model.runs import LatestRun, PullProgress, Run
+
+if TYPE_CHECKING:
+    from monitor.storage import SqlStore
 
 Titles = Callable[[str, datetime, Collection[str]], Mapping[str, str]]
 """Returns titles of items of a comparison at a slot. Items without a title are left out."""
@@ -80,7 +85,7 @@ class Site:
     memory.
     """
 
-    store: Store
+    store: SqlStore
     clock: Clock
     comparisons: Callable[[], Mapping[str, Comparison]]
     latest: Callable[[], Sequence[LatestRun]] = tuple
