@@ -48,6 +48,7 @@ VALUES += [
     (LONGEST, pa.string(), LONGEST),
     (f"{LONGEST}x", pa.string(), None),
     (np.float16(2047), pa.float16(), "2047"),
+    (np.float16(2048), pa.float16(), None),
     (Decimal(42), pa.decimal128(38, 0), "42"),
     (Decimal(10) ** 37, pa.decimal128(38, 0), str(10**37)),
     (Decimal("0.5"), pa.decimal128(10, 2), None),

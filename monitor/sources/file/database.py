@@ -137,7 +137,8 @@ class FileView:
             columns = tuple(dict.fromkeys([*columns, *log_columns, PLACE]))
         with file_errors([files]):
             file_columns = [column for column in columns if column != PLACE]
-            rows = select_rows(database, files, file_columns)
+            # DuckDB reads 16-bit floats as 32-bit floats.
+            rows, self._halves = select_rows(database, files, file_columns)
             if PLACE in columns:
                 rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"
             database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
@@ -169,10 +170,15 @@ class FileView:
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
         """These columns with their types, but without any rows."""
-        return {name: self.values(self._empty[name]) for name in columns}
+        return {name: self.values(name, self._empty[name]) for name in columns}
 
-    def values(self, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
+    def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
         """Return the values in a column of the view. The texts of JSON lines are parsed."""
+        if name in self._halves:
+            # A 16-bit float can represent fewer whole numbers than a 32-bit float, so the checks of
+            # ids need the type of the file.
+            half = pa.float16()
+            return column.cast(pa.list_(half) if is_list(column.type) else half)
         if not self.is_json:
             return column
         return parse_column(column.to_pylist())
@@ -190,7 +196,7 @@ class FileView:
         It is null if a value is no id. Raises SourceError if values of the column's type cannot be
         ids.
         """
-        id_column(self.values(self._empty[column]), column, self.where)
+        id_column(self.values(column, self._empty[column]), column, self.where)
         value = sql_name(column)
         kind: object = self._types[column]
         if self.is_json:
@@ -200,7 +206,7 @@ class FileView:
             value = _short_text(value)
 
         def read(cells: pa.Array) -> pa.Array:
-            ids = id_column(self.values(one_array(cells)), column, self.where)
+            ids = id_column(self.values(column, one_array(cells)), column, self.where)
             return spell_column(ids.cast(pa.large_string()), forms).cast(pa.string())
 
         function = f"ids_{self._functions}_{self.name}"

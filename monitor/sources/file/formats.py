@@ -31,21 +31,25 @@ def sql_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def select_rows(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
-    """Return the query for these columns.
+def select_rows(
+    database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]
+) -> tuple[str, set[str]]:
+    """Return the query for these columns, and the names of those that contain 16-bit floats.
 
     Raises SourceError if a file cannot be read or lacks one of the columns.
     """
+    halves = set[str]()
     if files.format == "parquet":
-        rows = _select_parquet(files, columns)
+        rows, halves = _select_parquet(files, columns)
     elif files.format == "jsonl":
         rows = _select_jsonl(database, files, columns)
     else:
         rows = _select_csv(files, columns)
-    return _uuids_as_text(database, rows)
+    return _uuids_as_text(database, rows), halves
 
 
-def _select_parquet(files: FileSet, columns: Sequence[str]) -> str:
+def _select_parquet(files: FileSet, columns: Sequence[str]) -> tuple[str, set[str]]:
+    halves = set[str]()
     first_kinds: dict[str, pa.DataType] = {}
     options = "hive_partitioning = false"
     for path in files.paths:
@@ -57,6 +61,8 @@ def _select_parquet(files: FileSet, columns: Sequence[str]) -> str:
             for name, root in roots.items():
                 kind = schema.field(root).type
                 first = first_kinds.setdefault(name, kind)
+                if pa.types.is_float16(kind.value_type if is_list(kind) else kind):
+                    halves.add(name)
                 if first != kind:  # union_by_name takes more memory
                     options = "hive_partitioning = false, union_by_name = true"
                 if len({_family_of_type(first), _family_of_type(kind)} - {_NULLS}) > 1:
@@ -69,7 +75,7 @@ def _select_parquet(files: FileSet, columns: Sequence[str]) -> str:
     for name, root in roots.items():
         value = _field_sql(name, root, schema.field(root).type)
         selected.append(f"{value} AS {sql_name(name)}")
-    return f"SELECT {', '.join(selected)} FROM read_parquet({_paths(files)}, {options})"
+    return f"SELECT {', '.join(selected)} FROM read_parquet({_paths(files)}, {options})", halves
 
 
 def _uuids_as_text(database: duckdb.DuckDBPyConnection, rows: str) -> str:

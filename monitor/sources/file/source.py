@@ -214,7 +214,9 @@ class ListView:
         yield self.file.empty(self.options.columns)
 
     def _batch(self, users: pa.Array, columns: Mapping[str, pa.Array]) -> Mapping[str, Any]:
-        values = {name: self.file.values(one_array(column)) for name, column in columns.items()}
+        values = {
+            name: self.file.values(name, one_array(column)) for name, column in columns.items()
+        }
         values[self.options.user] = users
         return values
 
@@ -433,7 +435,7 @@ class FileTable(Table):
         with open_database([files], in_order=True) as database:
             rows = FileView(database, files, columns, "rows")
             for record in database.sql(f"SELECT * FROM {rows.name}").to_arrow_reader(_BATCH_ROWS):
-                yield {name: rows.values(record[name]) for name in columns}
+                yield {name: rows.values(name, record[name]) for name in columns}
             yield rows.empty(columns)
         files.require_unchanged()
 
@@ -464,6 +466,6 @@ class FileOutcomes(FileTable):
                 f"WHERE {' AND '.join(conditions)} GROUP BY {chosen}"
             )
             for record in database.sql(query).to_arrow_reader(_OUTCOME_ROWS):
-                batch = {name: rows.values(record[name]) for name in columns}
+                batch = {name: rows.values(name, record[name]) for name in columns}
                 yield {**batch, ROW_COUNT: record[ROW_COUNT]}
             files.require_unchanged()
