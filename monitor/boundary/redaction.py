@@ -1,9 +1,38 @@
 """Redaction: removes secrets from text, and characters that control a terminal."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+_DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duckdb")
+
+
 _CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def display_url(url: str | SecretStr) -> str:
+    """Return the scheme, host and port of an unchecked URL, and the name or file of a database.
+
+    The user, password, path and query are left out. If an unescaped character makes it unclear
+    where the password ends and the host begins, neither is shown.
+    """
+    if not isinstance(url, str):
+        url = url.get_secret_value()
+    scheme, separator, rest = url.partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return "..."
+    credentials, _, rest = rest.rpartition("@")
+    if re.search(r"[/?#]", credentials):  # the path has an @, or the password is not escaped
+        return f"{scheme}://..."
+    location = re.split(r"[?#]", rest, maxsplit=1)[0]
+    if not scheme.startswith(_DATABASES):
+        location = location.partition("/")[0]
+    return f"{scheme}://{location}"
 
 
 def origin(url: str) -> str:

@@ -47,7 +47,7 @@ def parsed(*entries):
     return Entries.model_validate({"receivers": entries}).receivers
 
 
-def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order():
+def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order_and_no_repr_shows_a_path():
     options = parsed(
         {"webhook": {**HOOK, "name": "pager"}},
         {"alertmanager": {"name": "eu", "urls": ["http://a:9093", "http://b:9093/canary"]}},
@@ -58,6 +58,7 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order():
     assert [receiver.name for receiver in found] == names
     assert [name for entry in options for name in entry.receiver_names] == names
     assert [each.treatment.resend_every_s for each in found] == [None, 60.0, 60.0, 60.0]
+    assert ("canary" in repr(options), "http://b:9093" in repr(options)) == (False, True)
 
 
 BAD = r"""

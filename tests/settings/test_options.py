@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from monitor.boundary.options import Duration, Options, format_duration, parse_duration
+from monitor.boundary.redaction import display_url
 from monitor.model.errors import ConfigError
 from monitor.settings.loader import example_text, parse_settings
 from settings.minimal import MINIMAL, load_text
-from tables import parsed
+from tables import parsed, rows
 
 DURATION = TypeAdapter(Duration)
 
@@ -101,6 +102,25 @@ def test_a_path_that_cannot_be_one_is_reported_and_not_raised_and_no_device_is_r
         assert refused(tmp_path, key_file=path)[0][1].endswith(
             f"cannot read {path}: it is not a file"
         )
+
+
+SHOWN = """
+postgresql://me:hunter2@db.internal:5432/recs?password=hunter2 | postgresql://db.internal:5432/recs
+postgresql+psycopg://me:hun/ter2@db/recs | postgresql+psycopg://...
+postgresql://me:hun?ter2@db/recs | postgresql://...
+sqlite:////var/lib/rankwatch.db | sqlite:////var/lib/rankwatch.db
+sqlite:///rankwatch.db?key=hunter2 | sqlite:///rankwatch.db
+https://hooks.internal/T0/hunter2 | https://hooks.internal
+https://hooks.internal?token=hunter2 | https://hooks.internal
+https://hooks.internal#hunter2 | https://hooks.internal
+hunter2 | ...
+hunter2 ://x | ...
+"""
+
+
+def test_a_url_is_shown_without_what_may_be_secret():
+    for url, shown in rows(SHOWN):
+        assert display_url(url) == display_url(SecretStr(url)) == shown
 
 
 def load(folder):

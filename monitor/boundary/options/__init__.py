@@ -47,6 +47,7 @@ from monitor.boundary.options.problems import (
     write_suggestion,
 )
 from monitor.boundary.options.secret_files import expand_home, is_secret, with_secrets
+from monitor.boundary.redaction import display_url
 from monitor.model.instants import read_instant
 
 _T = TypeVar("_T")
@@ -222,8 +223,9 @@ class Options(BaseModel):
     """Base of all options. Unknown keys are errors. Errors quote no values. Instances are frozen.
 
     A field ``name`` of type SecretStr may be given as ``name_file: path``, and so may each entry of
-    a mapping to SecretStr. Its value is then the file's text without the last line break. A
-    docstring below a field describes it in the reference and in the schema.
+    a mapping to SecretStr. Its value is then the file's text without the last line break. ``repr``
+    shows URLs by `display_url`. A docstring below a field describes it in the reference and in the
+    schema.
     """
 
     model_config = ConfigDict(
@@ -351,6 +353,11 @@ class Options(BaseModel):
             raise ValueError(value.message)
         return None
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The fields that ``repr`` shows. Of a URL, only its host and its database are shown."""
+        for name, value in super().__repr_args__():
+            yield name, _shown(value)
+
     def _problems(self) -> Iterator[str]:
         """Yield the problems of options that do not fit together.
 
@@ -412,3 +419,11 @@ def _own_field_docs(options: type[BaseModel]) -> dict[str, str]:
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
             docs[ast.unparse(field.target)] = " ".join(ast.literal_eval(below.value).split())
     return docs
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(map(_shown, value))
+    if isinstance(value, str) and "://" in value:
+        return display_url(value)
+    return value
