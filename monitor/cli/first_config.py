@@ -260,7 +260,14 @@ def init(  # noqa: PLR0913 - the command's options
         users=draft.write_users(answers["users"], addresses[0], must_exist=are_named),
     )
     _write_config(target, text, force=force)
-    files = addresses if kind is ListSource.FILES else []
+    _compare_first_lists(target, addresses if kind is ListSource.FILES else [])
+
+
+def _compare_first_lists(target: Path, files: Sequence[str]) -> None:
+    """Compare the lists of a few users if all files exist, and print what to do next.
+
+    Exits with code 3 if no lists could be compared.
+    """
     missing = [file for file in files if find_file_problem(Path(file)) is not None]
     compared = 0
     if files and not missing:
