@@ -188,7 +188,10 @@ def _check_outcome(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     key, _ = _limit_keys(rule)
     margin = getattr(rule, key)
     # If the outcomes of both arms are equal, the judged value is 0, which must be no breach.
-    if margin is not None and not (margin < 0 if key == "below" else margin > 0):
+    is_valid = True
+    if margin is not None:
+        is_valid = margin < 0 if key == "below" else margin > 0
+    if not is_valid:
         yield problem_of(
             key,
             "must be a margin beyond 0, because two healthy arms always differ: write below: "
@@ -234,9 +237,12 @@ def _check_resolving(rule: Partial) -> Iterator[Problem]:
     threshold, resolve_at = getattr(rule, key), getattr(rule, resolve_key)
     if threshold is None or resolve_at is None:
         return
-    is_in_breach, limit = resolve_at > threshold, "at most"
     if key == "below":
-        is_in_breach, limit = resolve_at < threshold, "at least"
+        is_in_breach = resolve_at < threshold
+        limit = "at least"
+    else:
+        is_in_breach = resolve_at > threshold
+        limit = "at most"
     if is_in_breach:
         yield problem_of(
             resolve_key,
@@ -257,7 +263,10 @@ def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Itera
         return
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"
     # No value is below the lowest possible value, or above the highest one.
-    if not (low < threshold <= high if key == "below" else low <= threshold < high):
+    is_possible = low <= threshold < high
+    if key == "below":
+        is_possible = low < threshold <= high
+    if not is_possible:
         yield problem_of(key, message)
     elif resolve_at is not None and not low <= resolve_at <= high:
         yield problem_of(resolve_key, message)

@@ -116,7 +116,8 @@ def generalized_kendall_distance(alignment: Alignment, discount: str | None) -> 
     """The sum of w_i w_j p_i p_j over pairs of common items in opposite order: float64 (n,), >= 0.
 
     w is an item's weight. `position_weighted_kendall_distance` defines p, which is 1 if
-    ``discount`` is None. Identical lists have distance 0. Fewer than two common items give NaN. The metric is symmetric.
+    ``discount`` is None. Identical lists have distance 0. Fewer than two common items give NaN. The
+    metric is symmetric.
     Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """
 
