@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
-from monitor.service.daemon.outage import OutageMonitor, look_again
+from monitor.service.daemon.outage import OutageMonitor, away_s_since, look_again
 from monitor.service.daemon.slots import LONGEST_LOOP_PAUSE_S, StalenessMonitor, count_skipped
 from monitor.service.runner import WatchedComparison
 from monitor.settings.configuration import RetentionOptions
@@ -36,6 +37,7 @@ class World:
     def __init__(self, store):
         self.store = store
         self.clock = HeldClock(seconds=5000.0)
+        self.database = OutageMonitor(clock=self.clock, publisher=PrometheusPublisher(version="1"))
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
         what = comparison(rules=(STALE, rule()), deadline=10 * MINUTE)
@@ -48,7 +50,7 @@ class World:
         self.staleness = StalenessMonitor(
             alerts=self.store.alerts,
             clock=self.clock,
-            away_s_since=self.store.maintenance.away_s_since,
+            away_s_since=partial(away_s_since, self.store, self.database),
         )
 
     def look(self):
@@ -95,13 +97,15 @@ def test_failed_runs_do_not_count_and_an_ok_run_restarts_the_wait(world):
     assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + 10 * MINUTE
 
 
+AWAY = DatabaseError("away", permanent=False, kind=DatabaseErrorKind.UNREACHABLE)
+
+
 def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_away(world):
     reasons = (lost_lists("recs:80 answered with an HTML page", 5, 5),)
     world.run(SLOT + HOUR, RunStatus.FAILED, reasons=reasons)
-    database = OutageMonitor(clock=world.clock, publisher=PrometheusPublisher(version="1"))
-    database.failed(DatabaseError("away", permanent=False, kind=DatabaseErrorKind.UNREACHABLE))
+    world.database.failed(AWAY)
     world.watch(HOUR + 16 * SECOND)
-    look_again(world.store, database)
+    look_again(world.store, world.database)
     world.restart()
     world.watch(5 * HOUR)
     (stale,) = world.changes()
@@ -115,6 +119,13 @@ def test_staleness_names_why_the_newest_run_failed_and_that_the_database_was_awa
     )
     assert cause_of(stale) == stale.headline == stale.reason.partition(";")[0]
     assert commands_of(stale)[::3] == ("rankwatch runs home-feed", "rankwatch show home-feed")
+
+
+def test_staleness_names_an_outage_whose_end_was_not_noticed_yet(world):
+    world.database.failed(AWAY)
+    world.watch(5 * HOUR)
+    (stale,) = world.changes()
+    assert stale.headline.endswith("00:00 UTC: rankwatch's database was away for 11,400 s")
 
 
 @pytest.mark.parametrize(

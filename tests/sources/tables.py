@@ -18,7 +18,9 @@ from servers.redis import emptied_redis, shared_redis
 
 
 def parquet(rows, folder, **columns):
-    pq.write_table(pa.Table.from_pylist(rows), folder / "table.parquet", row_group_size=2)
+    # Several row groups, but not hundreds: each costs as much as a thousand rows.
+    size = max(2, len(rows) // 10)
+    pq.write_table(pa.Table.from_pylist(rows), folder / "table.parquet", row_group_size=size)
     return {"file": {"path": f"{folder}/table.parquet", **columns}}
 
 

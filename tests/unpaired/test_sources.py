@@ -1,8 +1,9 @@
 """Logs of A/B tests in all formats: the users of each arm, and the lists that are compared."""
 
 import json
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -101,6 +102,13 @@ def measured(source, memory=NOTHING, **changes):
     return measure_slot(watched.comparison, watched.arms, SLOT, memory, clock).run
 
 
+@cache
+def measured_parquet():
+    """One run over the log in Parquet, with which other formats are compared."""
+    with TemporaryDirectory() as folder:
+        return measured(write_log("parquet", Path(folder), log_rows()))
+
+
 def seen(run):
     """What has to be equal in all formats."""
     means = {(each.segment, each.metric): (each.n, each.mean) for each in run.summaries}
@@ -110,8 +118,8 @@ def seen(run):
 KINDS = ["csv", "jsonl", "sqlite", second_ring("parquet")]
 
 
-def test_each_users_newest_list_of_one_arm_is_compared_with_the_users_last_list_of_before(tmp_path):
-    found = measured(write_log("parquet", tmp_path, log_rows()))
+def test_each_users_newest_list_of_one_arm_is_compared_with_the_users_last_list_of_before():
+    found = measured_parquet()
 
     # u89 switched, and the newcomer has no pre-test list.
     assert found.unpaired.users == {
@@ -130,11 +138,8 @@ def test_each_users_newest_list_of_one_arm_is_compared_with_the_users_last_list_
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
-    rows = log_rows()
-    (tmp_path / "first").mkdir()
-    first = seen(measured(write_log("parquet", tmp_path / "first", rows)))
-
-    assert seen(measured(write_log(kind, tmp_path, rows))) == first
+    source = write_log(kind, tmp_path, log_rows())
+    assert seen(measured(source)) == seen(measured_parquet())
 
 
 def test_the_pre_test_lists_are_read_once_for_both_arms(tmp_path, monkeypatch):
@@ -152,11 +157,9 @@ def test_the_pre_test_lists_are_read_once_for_both_arms(tmp_path, monkeypatch):
 
 
 @pytest.mark.shared_databases
-def test_a_log_gives_the_same_results_in_postgresql(tmp_path, postgres_url):
+def test_a_log_gives_the_same_results_in_postgresql(postgres_url):
     source = database(log_rows(), postgres_url, {"at": sa.TIMESTAMP(timezone=True)})
-    first = seen(measured(write_log("parquet", tmp_path, log_rows())))
-
-    assert seen(measured(source)) == first
+    assert seen(measured(source)) == seen(measured_parquet())
 
 
 @pytest.mark.parametrize(
@@ -189,7 +192,7 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigne
 def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
     """Rows that are added between two reads of a run change no result, in a file and in a folder."""
     rows = log_rows()
-    first = seen(measured(write_log("parquet", tmp_path, rows)))
+    first = seen(measured_parquet())
     from monitor.sources.file import joined  # noqa: PLC0415 - changed here
 
     for kind in ("csv", "parquet"):

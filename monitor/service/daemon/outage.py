@@ -188,6 +188,16 @@ def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
     return database.answered()
 
 
+def away_s_since(store: SqlStore, database: OutageMonitor, instant: datetime) -> float:
+    """Return the total seconds of outages after the instant.
+
+    The present outage counts up to now. So a caller that reads the database before the end was
+    noticed misses nothing.
+    """
+    _record_end(store, database)
+    return store.maintenance.away_s_since(instant)
+
+
 def _record_end(store: SqlStore, database: OutageMonitor) -> None:
     """Store the present outage, if any. After a restart alerts can still name it as a cause."""
     outage = database.outage
