@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from monitor.model.errors import InputError, SourceError
 from monitor.model.instants import utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from duckdb import DuckDBPyConnection
 
     from monitor.sources.file import FileOptions, FileSourceOptions
+    from monitor.sources.file.file_set import FileSet
 
     AnyOptions = TypeVar("AnyOptions", bound=FileOptions)
 
@@ -43,42 +46,39 @@ def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, obje
 
 
 @contextmanager
-def _probed(path: Path) -> Iterator[Callable[[Sequence[str]], str | None]]:
-    """Yield a function that gets names of columns, and returns which of them the file lacks."""
+def _opened(path: Path) -> Iterator[tuple[DuckDBPyConnection, FileSet]]:
+    """Open a file of any format."""
     from monitor.sources.file import FileUsersOptions
-    from monitor.sources.file.database import FileView, open_database
+    from monitor.sources.file.database import open_database
     from monitor.sources.file.file_set import find_files
 
     files = find_files(file_options(FileUsersOptions, path, {"user": "user"}), utc_now())
     with open_database([files]) as database:
-
-        def find_problem(columns: Sequence[str]) -> str | None:
-            database.execute("DROP VIEW IF EXISTS probed")
-            try:
-                FileView(database, files, columns, "probed")
-            except SourceError as error:
-                return error.shown
-            return None
-
-        yield find_problem
+        yield database, files
 
 
 def find_file_problem(path: Path) -> str | None:
     """Return why there is no such file, or None if there is one."""
     try:
-        with _probed(path):
+        with _opened(path):
             return None
     except SourceError as error:
         return error.shown
 
 
+def _columns_of(path: Path) -> list[str]:
+    """Return the names of a file's columns, or none if it cannot be read."""
+    from monitor.sources.file.formats import find_columns
+
+    with suppress(SourceError), _opened(path) as (database, files):
+        return find_columns(database, files)
+    return []
+
+
 def pick_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
-    with suppress(SourceError), _probed(path) as find_problem:
-        for name in names:
-            if find_problem([name]) is None:
-                return name
-    return names[0]
+    present = _columns_of(path)
+    return next((name for name in names if name in present), names[0])
 
 
 def find_segments(path: Path, user: str) -> list[str]:
@@ -123,19 +123,32 @@ def fitting_options(
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileSourceOptions
 
+    present = _columns_of(path)
     users: Sequence[str] = USER_COLUMNS if user is None else (user,)
-    with suppress(SourceError), _probed(path) as find_problem:
-        # The columns that the file has. If it has none, the first usual one is named in the error.
-        users = [name for name in users if find_problem([name]) is None] or users
-        problems = []
-        for shape in shapes:
-            options = file_options(FileSourceOptions, path, {**shape, "user": users[0]})
-            problem = find_problem(options.columns)
-            if problem is None:
-                return options
-            problems.append(problem)
-        raise InputError(f"{problems[0]}. {COLUMN_ADVICE}")
-    return file_options(FileSourceOptions, path, {**shapes[0], "user": users[0]})
+    # If the file has none of the columns, the first usual one is named in the error.
+    users = [name for name in users if name in present] or users
+    choices = [
+        file_options(FileSourceOptions, path, {**shape, "user": users[0]}) for shape in shapes
+    ]
+    for options in choices:
+        if set(options.columns).issubset(present):
+            return options
+    problem = _find_problem(choices[0])
+    if problem is not None:
+        raise InputError(f"{problem}. {COLUMN_ADVICE}")
+    return choices[0]
+
+
+def _find_problem(options: FileSourceOptions) -> str | None:
+    """Return which columns a file lacks. None if it has them, or if the file cannot be read."""
+    from monitor.sources.file.database import FileView
+
+    with suppress(SourceError), _opened(Path(options.path)) as (database, files):
+        try:
+            FileView(database, files, options.columns, "probed")
+        except SourceError as error:
+            return error.shown
+    return None
 
 
 def file_options(kind: type[AnyOptions], path: Path, columns: Mapping[str, object]) -> AnyOptions:

@@ -21,6 +21,7 @@ from monitor.service.analysis.interpretation import (
     interpret_summary,
     measure_concentration,
 )
+from monitor.sources.file import formats
 from places import ROOT
 from tables import rows
 
@@ -200,6 +201,12 @@ def test_lists_that_are_longer_than_k_are_noted_whatever_usual_names_their_colum
         found = read_comparison(f"compare {files} -k 10")
         assert (found["notes"], of_all(found)["overlap"]["mean"]) == ([], 1.0)
     assert not read_comparison("compare text.csv text.csv -k 9 --no-item=-1")["notes"]
+
+
+def test_a_column_that_only_later_rows_have_is_found(monkeypatch):
+    monkeypatch.setattr(formats, "_FIRST_OBJECTS", 1)
+    write_rows("late.jsonl", {"user_id": "u0"}, {"user_id": "u1", "items": [1]})
+    assert read_comparison("compare late.jsonl candidate.jsonl")["paired"] == 1
 
 
 def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(compared):

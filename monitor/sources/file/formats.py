@@ -24,6 +24,9 @@ _SEPARATORS = {"csv": ",", "tsv": "\t"}
 _LONGEST_LIST = 100_000  # the number of items
 _LONGEST_HEADER = 1 << 20  # the number of bytes
 _MOST_COLUMNS = 4000
+_FIRST_OBJECTS = 10_000
+_LINES = f"format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES}"
+"""Options of DuckDB for JSON lines."""
 
 
 def sql_name(name: str) -> str:
@@ -46,6 +49,22 @@ def select_rows(
     else:
         rows = _select_csv(files, columns)
     return _uuids_as_text(database, rows), halves
+
+
+def find_columns(database: duckdb.DuckDBPyConnection, files: FileSet) -> list[str]:
+    """Return the names of the first file's columns. For JSON lines, the first objects' keys.
+
+    Raises SourceError if the file cannot be read.
+    """
+    path = files.paths[0]
+    if files.format == "parquet":
+        with source_errors(path), opened_parquet(files, path) as file:
+            return list(file.schema_arrow.names)
+    if files.format == "jsonl":
+        objects = f"SELECT json {_objects(files)} LIMIT {_FIRST_OBJECTS}"
+        keys = f"SELECT DISTINCT unnest(json_keys(json)) FROM ({objects})"
+        return [key for (key,) in database.execute(keys).fetchall()]
+    return _csv_header(files, path)[0]
 
 
 def _select_parquet(files: FileSet, columns: Sequence[str]) -> tuple[str, set[str]]:
@@ -215,15 +234,15 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
 def _select_jsonl(
     database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]
 ) -> str:
-    options = f"format = 'newline_delimited', maximum_object_size = {MAX_LINE_BYTES}"
-    objects = f"FROM read_json_objects({_paths(files)}, {options})"
+    objects = _objects(files)
     roots = {name: name for name in columns}
     if any("." in name for name in columns):
         for (keys,) in database.execute(f"SELECT json_keys(json) {objects} LIMIT 1").fetchall():
             roots = {name: root_of(name, keys) for name in columns}
     distinct = dict.fromkeys(roots.values())
     types = ", ".join(f"{sql_text(root)}: 'JSON'" for root in distinct)
-    rows = f"FROM read_json({_paths(files)}, {options}, records = 'true', columns = {{{types}}})"
+    options = f"{_LINES}, records = 'true', columns = {{{types}}}"
+    rows = f"FROM read_json({_paths(files)}, {options})"
     for root in distinct:
         # If no row has a column, its name is wrong. A row that lacks the column has null.
         query = f"SELECT 1 {rows} WHERE {sql_name(root)} IS NOT NULL LIMIT 1"
@@ -233,6 +252,10 @@ def _select_jsonl(
     for name, root in roots.items():
         selected.append(f"{_json_field_sql(name, root)} AS {sql_name(name)}")
     return f"SELECT {', '.join(selected)} {rows}"
+
+
+def _objects(files: FileSet) -> str:
+    return f"FROM read_json_objects({_paths(files)}, {_LINES})"
 
 
 def _json_field_sql(name: str, root: str) -> str:
