@@ -337,7 +337,7 @@ class SqlOutbox:
             is_counted = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)
         query = (
             _select(deliveries.c.receiver, func.count(), func.min(transitions.c.at))
-            .where(is_counted)
+            .where(_IS_WAITING, is_counted)
             .group_by(deliveries.c.receiver)
             .order_by(deliveries.c.receiver)
         )
