@@ -133,10 +133,13 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         users=None if users is None else _users_options(users, user, common),
         by=by,
     )
-    result = compare(files, worst=shown_users, catalogue=catalogue)
+    second = None if retrained is None else fitting_options(retrained, user, shapes)
+    _read_titles(titles, ())  # mistakes are reported before the comparison, which may take minutes
+    result = compare(files, also_in=second, worst=shown_users, catalogue=catalogue)
     trainings = None
-    if retrained is not None:
-        trainings = compare((files[0], fitting_options(retrained, user, shapes)))
+    if second is not None:
+        # Both comparisons have the same users.
+        trainings = compare((files[0], second), also_in=files[1])
         # Both comparisons have the notes on the baseline's file.
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))

@@ -135,6 +135,20 @@ def test_the_last_line_says_whether_the_candidate_differs_more_than_a_second_tra
     assert german["interpretation"]["mean"] == german["summaries"][0]["mean"]
 
 
+def test_the_candidate_and_the_retraining_are_compared_for_the_same_users():
+    write_rows("half.jsonl", *({"user_id": f"u{i}", "items": [i]} for i in range(6)))
+    found = read_comparison(f"{COMPARE} --retrained half.jsonl")
+    assert (found["paired"], found["notes"]) == (
+        6,
+        ["left out, because half.jsonl lacks them: 6 users"],
+    )
+    write_rows("half.jsonl", {"user_id": "x", "items": [1]})
+    assert_refused(f"""
+        {COMPARE} --retrained half.jsonl | 2 | half.jsonl has none of the 12 users: it has users such as 'x'
+        {COMPARE} --titles base.jsonl | 2 | base.jsonl has no column 'item_id'
+    """)
+
+
 def test_compare_says_how_many_users_get_one_and_the_same_list():
     write_rows("one.jsonl", *({"user_id": user, "items": [1, 2]} for user in BASE))
     done = rankwatch("compare base.jsonl one.jsonl")

@@ -102,11 +102,14 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     k: int,
     *,
     users: FileUsersOptions | None,
+    also_in: FileSourceOptions | None = None,
     by: str | None = None,
     worst: int = 0,
     catalogue: int | None = None,
 ) -> FileComparison:
     """Compare the lists of two files, the baseline's first, for all users and by segment.
+
+    Users that are not in the file ``also_in`` are left out. A note says how many these are.
 
     ``users`` selects users from a file. ``by`` is the column with the segment of a user. It is a
     column of this file, or of the baseline's file if ``users`` is None. The result shows the
@@ -118,10 +121,13 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     comparison = _make_comparison(metrics, k, worst)
     slot = utc_now()
     # The users of each file of lists. Their options are a part of the options of the lists.
-    listed = [FileUsersOptions(**each.model_dump(include=_OF_USERS)) for each in lists]
+    listed = [_users_of(each) for each in lists]
     source: UserSource = _Either(*map(FileUsers, listed))
     if users is not None:
         source = FileUsers(users)
+    within = None
+    if also_in is not None:
+        source = within = _Within(source, FileUsers(_users_of(also_in)), also_in.path)
     arms = Arms(
         baseline=FileLists(lists[0]),
         candidate=FileLists(lists[1]),
@@ -138,6 +144,8 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         results.add(batch)
     _require_read(results.notes)
     notes = [f"{reason} in {arm}: {note}" for (arm, reason), note in results.notes.items()]
+    if within is not None and within.left_out:
+        notes.append(f"left out, because {within.path} lacks them: {within.left_out:,} users")
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
     run, subset = results.finish(slot)
@@ -215,6 +223,39 @@ class _Either:
         for name, values in baseline.segments.items():
             segments[name] = values.take(rows, allow_fill=True)
         return UserTable(users=users, segments=segments)
+
+
+@dataclass(slots=True)
+class _Within:
+    """The users of a source that are in the file ``other`` too."""
+
+    source: UserSource
+    other: UserSource
+    path: str  # of ``other``
+    left_out: int = 0  # the number of the other users
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        table = self.source.users(slot, dimensions)
+        others = self.other.users(slot, ()).users
+        is_within = table.users.isin(others)
+        self.left_out = int((~is_within).sum())
+        if not is_within.any():
+            raise SourceError(
+                f"{self.path} has none of the {len(table.users):,} users: it has users such as "
+                f"{_example(others)}, and the compared files have users such as "
+                f"{_example(table.users)}"
+            )
+        segments = {name: values[is_within] for name, values in table.segments.items()}
+        return UserTable(users=table.users[is_within], segments=segments)
+
+
+def _example(users: "pd.Index[str]") -> str:
+    return repr(users[0]) if len(users) else "none"
+
+
+def _users_of(lists: FileSourceOptions) -> FileUsersOptions:
+    """Return the options of the users in a file of lists."""
+    return FileUsersOptions(**lists.model_dump(include=_OF_USERS))
 
 
 def _compare_users(
