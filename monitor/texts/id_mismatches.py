@@ -77,7 +77,9 @@ def write_setting(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATION
         return f"add --{mismatch.ids}-ids {shlex.quote(f'[{forms}]')}"
     if surface is Surface.PYTHON:
         return f"spell the ids alike, or use a configuration with {mismatch.ids}_ids: [{forms}]"
-    whom = "both arms" if mismatch.ids is IdKind.ITEM else "users and both arms"
+    whom = "both arms"
+    if mismatch.ids is IdKind.USER:
+        whom += ", and for users if they have a source of their own"
     return f"set {mismatch.ids}_ids: [{forms}] for {whom}"
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 import monitor
 from commands import assert_refused, objects, of_all, one_line, rankwatch
 from factories import summary
+from monitor.pipeline.accumulator import RunAccumulator
+from monitor.service.analysis import file_comparison
 from monitor.service.analysis.interpretation import (
     _FEW_USERS,
     _LEAST_USERS,
@@ -147,6 +150,12 @@ def test_the_candidate_and_the_retraining_are_compared_for_the_same_users():
         {COMPARE} --retrained half.jsonl | 2 | half.jsonl has none of the 12 users: it has users such as 'x'
         {COMPARE} --titles base.jsonl | 2 | base.jsonl has no column 'item_id'
     """)
+
+
+def test_a_sample_is_named(monkeypatch):
+    few = partial(RunAccumulator, subset_users=5)
+    monkeypatch.setattr(file_comparison, "RunAccumulator", few)
+    assert read_comparison(COMPARE)["notes"][0].endswith("in a sample of 4 of 12 users")
 
 
 def test_compare_says_how_many_users_get_one_and_the_same_list():

@@ -158,6 +158,12 @@ def compare_files(  # noqa: PLR0913 - the options of the command
             "number of all items"
         )
     pairs = subset.pairing.batch
+    seen = len(pairs.baseline_lengths)
+    if seen < coverage.paired:
+        notes.append(
+            f"scores are of all users; how the lists differ is seen in a sample of {seen:,} of "
+            f"{coverage.paired:,} users"
+        )
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
     length = typical_length(lengths.astype(np.int64))
     notes += _write_longer(lists, k, slot)
