@@ -41,7 +41,7 @@ def play(url, store, folder, steps):
     candidate = folder / "candidate.jsonl"
     with running_webhook() as hook, ExitStack() as stack:
         receivers = f"receivers:\n  - webhook: {{url: '{hook.url}'}}\nlease: 5s\n{_CALM}"
-        config = write_world(folder, url, every="2s", receivers=receivers, streak=1)
+        config = write_world(folder, url, every="2s", receivers=receivers)
         daemon = stack.enter_context(dying_daemon(config, steps[0]))
         wait_for(lambda: store.history.runs(comparison=None, limit=1), "the first run")
         for step, following in zip(steps, [*steps[1:], None], strict=True):
@@ -112,7 +112,7 @@ def test_a_kill_at_any_step_loses_nothing_and_repeats_messages_only_between_send
                 starts = 2 if step in BETWEEN_SEND_AND_RECORD else 1
                 assert (statuses, keys) == ({"firing": starts, "resolved": 1}, 2), step
             assert half_runs == 0
-            assert transitions == ["firing", "quiet"] * len(heard)
+            assert transitions == ["pending", "firing", "quiet"] * len(heard)
 
 
 def test_a_storm_of_kills_and_failures_loses_and_doubles_nothing(database_url, tmp_path):
