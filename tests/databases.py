@@ -13,7 +13,11 @@ import duckdb
 from rings import shares_databases
 
 make_database = duckdb.connect
-_LOCKS = ("SET enable_external_access", "SET lock_configuration")
+# Two lock the database, and two take as long as a small file.
+_LIMITS = (
+    *("SET enable_external_access", "SET lock_configuration"),
+    *("SET allowed_paths", "SET max_temp_directory_size"),
+)
 _idle = defaultdict[Any, list[Any]](list)
 
 
@@ -37,7 +41,7 @@ class _UsedAgain:
         return getattr(self._cursor, name)
 
     def execute(self, query, *given):
-        return self._cursor if query.startswith(_LOCKS) else self._cursor.execute(query, *given)
+        return self._cursor if query.startswith(_LIMITS) else self._cursor.execute(query, *given)
 
     def create_function(self, name, *given, **options):
         self._functions.append(name)

@@ -499,8 +499,11 @@ def deliver_all(
         return clock.monotonic() >= ends_at
 
     while True:
+        # One query finds the receivers, because each claim is a transaction.
+        due_receivers = outbox.due_receivers(receivers, now=clock.now())
         for sender in senders:
-            sender.deliver_due(should_stop=is_over)
+            if sender.receiver.name in due_receivers:
+                sender.deliver_due(should_stop=is_over)
         waiting_receivers = receivers.intersection(outbox.waiting(clock.now()))
         seconds_left = ends_at - clock.monotonic()
         if seconds_left <= 0 or not waiting_receivers:

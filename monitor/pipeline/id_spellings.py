@@ -18,7 +18,7 @@ from monitor.measures.pairing.id_mismatches import (
 )
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.explanation import FaultKind, Finding
-from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, UserTable
 from monitor.model.run_reasons import IdKind, IdMismatch
 from monitor.pipeline.pull import Arms, ask_in_time
 from monitor.statistics.attribution.changes import PairChanges
@@ -163,6 +163,13 @@ def compare_users(
         listed = ask_in_time(partial(arms.listed[arm].users, slot, ()), seconds_left, "late")
     except (ConfigError, SourceError):  # pulling the lists of the arm reports the same error
         return None
+    return compare_listed_users(arms, arm, panel, listed)
+
+
+def compare_listed_users(
+    arms: Arms, arm: Arm, panel: UserTable, listed: UserTable
+) -> IdMismatch | None:
+    """Do what `compare_users` does, with users that were read before."""
     mismatch = find_user_mismatch(panel.users, listed.users)
     if mismatch is None:
         return None

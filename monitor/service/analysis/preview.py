@@ -10,14 +10,14 @@ from monitor.alerts.unmatched_names import find_unmatched
 from monitor.model.errors import ConfigError, MonitorError, SourceError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
-from monitor.model.rankings import Arm, Coverage, CoverageReason
+from monitor.model.rankings import Arm, Coverage, CoverageReason, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, MeasuredRun, items_of
 from monitor.model.unpaired import UnpairedResults
-from monitor.pipeline.id_spellings import compare_users
+from monitor.pipeline.id_spellings import compare_listed_users
 from monitor.pipeline.item_titles import pull_titles
-from monitor.pipeline.pull import Arms, draw_panel
+from monitor.pipeline.pull import Arms, ask_in_time, draw_panel
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.clock import SystemClock
@@ -87,6 +87,7 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
     except MonitorError as error:
         return preview(problems=(str(error),))
     titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
+    tables = _read_user_tables(watched.arms, slot)
     problems = [] if failure is None else [failure]
     if measured.run.unpaired is not None:
         problems += measured.left_out  # such as outcomes without numbers
@@ -95,21 +96,44 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         unpaired=measured.run.unpaired,
         evidence=measured.run.evidence,
         problems=tuple(dict.fromkeys(problems)),
-        matches=tuple(_matches(watched.arms, slot, measured.run.evidence)),
-        id_mismatches=_find_mismatches(watched.arms, slot, measured.run),
+        matches=tuple(_matches(tables, measured.run.evidence)),
+        id_mismatches=_find_mismatches(watched.arms, tables, measured.run),
         unmatched=_find_unmatched(comparison, watched.arms, slot),
         notes={key: str(note) for key, note in measured.notes.items()},
         titles=titles,
     )
 
 
-def _matches(arms: Arms, slot: datetime, evidence: tuple[Evidence, ...]) -> Iterator[Match]:
-    """Yield how many users and how many shown items of the baseline the candidate also has."""
+@immutable
+class _UserTables:
+    """The users of the panel, and the users of each arm that can list them."""
+
+    panel: UserTable
+    listed: Mapping[Arm, UserTable]
+
+
+def _read_user_tables(arms: Arms, slot: datetime) -> _UserTables | None:
+    """Read the users of the panel and of both arms once, because this may take long.
+
+    None if no arm can list its users, or if the users of the panel cannot be read.
+    """
+    listed = {}
+    for arm, source in arms.listed.items():
+        with suppress(ConfigError, SourceError):  # reported elsewhere
+            listed[arm] = ask_in_time(partial(source.users, slot, ()), _WAIT_S, "late")
+    if not listed:
+        return None
     with suppress(ConfigError, SourceError):  # reported elsewhere
-        if Arm.CANDIDATE in arms.listed:
-            users = arms.users.users(slot, ()).users
-            candidate_users = arms.listed[Arm.CANDIDATE].users(slot, ()).users
-            yield _count_matching(IdKind.USER, users, candidate_users)
+        panel = ask_in_time(partial(arms.users.users, slot, ()), _WAIT_S, "late")
+        return _UserTables(panel=panel, listed=listed)
+    return None
+
+
+def _matches(tables: _UserTables | None, evidence: tuple[Evidence, ...]) -> Iterator[Match]:
+    """Yield how many users and how many shown items of the baseline the candidate also has."""
+    if tables is not None and Arm.CANDIDATE in tables.listed:
+        candidate_users = tables.listed[Arm.CANDIDATE].users
+        yield _count_matching(IdKind.USER, tables.panel.users, candidate_users)
     if evidence:
         items: list[str] = []
         candidate_items: list[str] = []
@@ -125,17 +149,20 @@ def _count_matching(ids: IdKind, baseline: Iterable[str], candidate: Iterable[st
     return Match(ids=ids, matching=len(matching), of=len(baseline_ids))
 
 
-def _find_mismatches(arms: Arms, slot: datetime, run: MeasuredRun) -> tuple[IdMismatch, ...]:
+def _find_mismatches(
+    arms: Arms, tables: _UserTables | None, run: MeasuredRun
+) -> tuple[IdMismatch, ...]:
     """Return why item ids or user ids of the two arms do not match.
 
     Item ids come from the run. User ids come from all users of both arms, because the few users of
     the run may match by chance.
     """
     mismatches = []
-    for arm in Arm:
-        mismatch = compare_users(arms, arm, slot, _WAIT_S)
-        if mismatch is not None:
-            mismatches.append(mismatch)
+    if tables is not None:
+        for arm, listed in tables.listed.items():
+            mismatch = compare_listed_users(arms, arm, tables.panel, listed)
+            if mismatch is not None:
+                mismatches.append(mismatch)
     mismatches += [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
     return tuple(mismatches)
 
