@@ -18,7 +18,7 @@ from monitor.model.runs import RunStatus
 from monitor.pipeline.pull import Arms
 from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
-from monitor.service.daemon.outage import OutageMonitor, away_s_since, look_again
+from monitor.service.daemon.outage import OutageMonitor, look_again, measure_away_s
 from monitor.service.daemon.slots import LONGEST_LOOP_PAUSE_S, StalenessMonitor, count_skipped
 from monitor.service.runner import WatchedComparison
 from monitor.settings.configuration import RetentionOptions
@@ -50,7 +50,7 @@ class World:
         self.staleness = StalenessMonitor(
             alerts=self.store.alerts,
             clock=self.clock,
-            away_s_since=partial(away_s_since, self.store, self.database),
+            away_s_since=partial(measure_away_s, self.store, self.database),
         )
 
     def look(self):

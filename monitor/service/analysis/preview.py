@@ -10,7 +10,7 @@ from monitor.alerts.unmatched_names import find_unmatched
 from monitor.model.errors import ConfigError, MonitorError, SourceError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
-from monitor.model.rankings import Arm, Coverage, CoverageReason, UserTable
+from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, MeasuredRun, items_of
@@ -171,6 +171,8 @@ def _find_unmatched(
     comparison: Comparison, arms: Arms, slot: datetime
 ) -> tuple[UnmatchedName, ...]:
     """Return the segments and matchers in the configuration that match nothing."""
+    if not arms.dimensions:
+        return find_unmatched(comparison, (ALL,))
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
     try:
         segments = draw_panel(everybody, arms, slot, _WAIT_S).segments

@@ -19,7 +19,7 @@ from monitor.service.composition import Wiring, adapt_store, show_outbox
 from monitor.service.daemon.delivery_turns import FAILED_REST_S, DeliveryTurns
 from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.leadership import DaemonRole
-from monitor.service.daemon.outage import OutageAlert, away_s_since, look_again
+from monitor.service.daemon.outage import OutageAlert, look_again, measure_away_s
 from monitor.service.daemon.scheduler import JobKind, JobPlan, JobScheduler
 from monitor.service.daemon.slots import StalenessMonitor, count_skipped
 from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
@@ -106,7 +106,7 @@ class DaemonJobs:
         self.staleness = StalenessMonitor(
             alerts=store.alerts,
             clock=self.runner.clock,
-            away_s_since=partial(away_s_since, store, self.outage_alert.database),
+            away_s_since=partial(measure_away_s, store, self.outage_alert.database),
         )
         self.latest = LatestRuns(store, self.publisher, self.runner.clock)
 

@@ -188,7 +188,7 @@ def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
     return database.answered()
 
 
-def away_s_since(store: SqlStore, database: OutageMonitor, instant: datetime) -> float:
+def measure_away_s(store: SqlStore, database: OutageMonitor, instant: datetime) -> float:
     """Return the total seconds of outages after the instant.
 
     The present outage counts up to now. So a caller that reads the database before the end was
