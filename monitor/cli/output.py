@@ -43,7 +43,6 @@ VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 USAGE_EXIT = 64
 INTERNAL_EXIT = 70
 
-_PIPE_WIDTH = 10_000
 _LEAST_WIDTH = 12
 _GAP = 2
 # larger numbers are written in short form, because evidence of learned rules can be huge
@@ -145,34 +144,49 @@ def print_table(
     line.
     """
     from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     if title is not None:
         print_line(_one_line(title))
     cells = [tuple(map(_one_line, row)) for row in rows]
+    names = [column.removesuffix(">") for column in columns]
+    are_numbers = [column.endswith(">") for column in columns]
+    widths = []
+    for number, name in enumerate(names):
+        widths.append(max([cell_len(name), *(cell_len(row[number]) for row in cells)]))
+    if sys.stdout.isatty():
+        _draw_on_terminal(names, are_numbers, widths, cells)
+        return
+    # rich would take ten times as long.
+    for row in (names, *cells):
+        line = ""
+        for cell, width, is_number in zip(row, widths, are_numbers, strict=True):
+            blanks = " " * (width - cell_len(cell))
+            padded = blanks + cell if is_number else cell + blanks
+            line += padded + " " * _GAP
+        sys.stdout.write(f"{line.rstrip()}\n")
+
+
+def _draw_on_terminal(
+    names: Sequence[str],
+    are_numbers: Sequence[bool],
+    widths: Sequence[int],
+    cells: Iterable[Sequence[str]],
+) -> None:
+    """Draw a table that breaks long texts into lines. ``widths`` are those of the widest cells."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
-    is_terminal = sys.stdout.isatty()
     least_width = 0  # of the table, if its left columns are broken into lines
-    for number, column in enumerate(columns):
-        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
-        name = column.removesuffix(">")
-        widest = max([cell_len(name), *(cell_len(row[number]) for row in cells)])
-        narrowest = widest  # numbers are never broken
-        if justify == "left":
-            narrowest = min(widest, _LEAST_WIDTH)
+    for name, is_number, widest in zip(names, are_numbers, widths, strict=True):
+        narrowest = widest if is_number else min(widest, _LEAST_WIDTH)  # numbers are never broken
         least_width += narrowest + _GAP
-        table.add_column(
-            name,
-            justify=justify,
-            overflow="fold",
-            min_width=narrowest,
-            no_wrap=not is_terminal,
-        )
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        table.add_column(name, justify=justify, overflow="fold", min_width=narrowest)
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    console = Console(width=None if is_terminal else _PIPE_WIDTH)
+    console = Console()
     with console.capture() as drawn:
         console.print(
             table,
@@ -181,12 +195,7 @@ def print_table(
             no_wrap=False,
             soft_wrap=least_width > console.width,
         )
-    if is_terminal:
-        sys.stdout.write(drawn.get())
-        return
-    # Strip the blanks after the last column, because only a terminal needs them.
-    for row_text in drawn.get().splitlines():
-        sys.stdout.write(f"{row_text.rstrip()}\n")
+    sys.stdout.write(drawn.get())
 
 
 def print_objects(

@@ -407,13 +407,14 @@ def _collect_evidence(
             drifting_runs = np.where(no_more_is_added, count_suspects(evidence, alpha), 0)
             runs_since = np.arange(row, -1, -1)[:, np.newaxis]
             is_drifting[: row + 1] |= runs_since < drifting_runs
-        # The evidence of a series is dropped by multiplying it by 0.
-        remains = ~evidence_ends[row]
-        evidence = TrendEvidence(
-            mass=evidence.mass * remains,
-            rise=evidence.rise * remains,
-            since=evidence.since * remains,
-        )
+        if evidence_ends[row].any():
+            # The evidence of a series is dropped by multiplying it by 0.
+            remains = ~evidence_ends[row]
+            evidence = TrendEvidence(
+                mass=evidence.mass * remains,
+                rise=evidence.rise * remains,
+                since=evidence.since * remains,
+            )
     return evidence, is_drifting
 
 

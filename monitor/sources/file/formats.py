@@ -243,11 +243,14 @@ def _select_jsonl(
     types = ", ".join(f"{sql_text(root)}: 'JSON'" for root in distinct)
     options = f"{_LINES}, records = 'true', columns = {{{types}}}"
     rows = f"FROM read_json({_paths(files)}, {options})"
-    for root in distinct:
-        # If no row has a column, its name is wrong. A row that lacks the column has null.
-        query = f"SELECT 1 {rows} WHERE {sql_name(root)} IS NOT NULL LIMIT 1"
-        if not database.execute(query).fetchall():
-            _require_key(database, objects, root, files.where)
+    # If no row has a column, its name is wrong. A row that lacks the column has null. The first row
+    # usually has all columns, so one query is enough.
+    has_value = {root: f"{sql_name(root)} IS NOT NULL" for root in distinct}
+    first = f"SELECT {' AND '.join(has_value.values())} {rows} LIMIT 1"
+    if database.execute(first).fetchall() != [(True,)]:
+        for root, condition in has_value.items():
+            if not database.execute(f"SELECT 1 {rows} WHERE {condition} LIMIT 1").fetchall():
+                _require_key(database, objects, root, files.where)
     selected = []
     for name, root in roots.items():
         selected.append(f"{_json_field_sql(name, root)} AS {sql_name(name)}")

@@ -68,5 +68,5 @@ def pick_rows(table: Floats, rows: Integers) -> Floats:
     if not len(table):
         return np.full(rows.shape, np.nan)
     exists = (rows >= 0) & (rows < len(table))
-    picked = np.take_along_axis(table, np.where(exists, rows, 0)[np.newaxis], axis=0)[0]
+    picked = table[np.where(exists, rows, 0), np.arange(len(rows))]
     return np.where(exists, picked, np.nan)

@@ -503,7 +503,7 @@ def update_evidence(evidence: TrendEvidence, z: Floats) -> TrendEvidence:
     """
     limited_z = np.minimum(z, MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
-    step = np.nan_to_num(drifts * limited_z - drifts**2 / 2)
+    step = drifts * limited_z - drifts**2 / 2
     has_value = ~np.isnan(limited_z)
     new_mass = np.minimum((1.0 + evidence.mass) * np.exp(step), MAX_EVIDENCE)
     mass = np.where(has_value, new_mass, evidence.mass)

@@ -257,7 +257,7 @@ def find_levels(values: Floats, past: PastAlerts) -> Levels:
     for row in range(len(values)):
         last_far = far[max(row + 1 - PAST_BACK_RUNS, 0) : row + 1]
         last_firing = firing[max(row - PAST_BACK_RUNS, 0) : row + 1]
-        scan.step(row, alerting[row], last_firing, np.all(last_far, axis=0))
+        scan.step(row, alerting[row], last_firing, last_far)
         for first_row, first_row_after in past.accepted:
             if row == first_row_after - 1:
                 everywhere = np.ones(columns.size, dtype=bool)
@@ -304,7 +304,7 @@ class _Scan:
         """Scan one run.
 
         ``firing`` says whether the alert fired after each of the last PAST_BACK_RUNS + 1 runs.
-        ``far`` says whether all of the last PAST_BACK_RUNS runs are far from normal.
+        ``far`` says whether each of the last PAST_BACK_RUNS runs is far from normal.
         """
         now = self.values[row]
         is_new_alert = alerting & (self.runs_since_alert > 0)
@@ -337,14 +337,17 @@ class _Scan:
         """
         # How many of the last runs belong to the last alert. These runs come first.
         last_alert_runs = PAST_BACK_RUNS - self.runs_since_alert
-        has_ended = (self.runs_since_alert > 0) & (last_alert_runs >= 0)
+        earlier_runs = self.alert_runs - last_alert_runs
+        is_recent = (last_alert_runs >= 0) & (earlier_runs > 0)
+        if not is_recent.any():
+            return
+        has_ended = self.runs_since_alert > 0
         still_fires = (self.runs_since_alert == 0) & firing[1:].all(axis=0)
         # ``firing`` has one run before the last runs, so this is the index of the alert's last run.
         end_of_alert = np.clip(last_alert_runs, 0, PAST_BACK_RUNS)[np.newaxis]
         fired_to_the_end = np.take_along_axis(firing, end_of_alert, axis=0)[0]
-        earlier_runs = self.alert_runs - last_alert_runs
-        ended_while_far = has_ended & fired_to_the_end & far
-        may_begin = (earlier_runs > 0) & (still_fires | ended_while_far)
+        ended_while_far = has_ended & fired_to_the_end & far.all(axis=0)
+        may_begin = is_recent & (still_fires | ended_while_far)
         if not may_begin.any():
             return
         first_row = row + 1 - PAST_BACK_RUNS
