@@ -61,7 +61,7 @@ _NOISE_FLOOR = """\
       retrain: {retrained}
 """
 _HINT = '. A new file each day? path: "lists-{slot:%Y-%m-%d}.csv"'
-_COLUMN_ADVICE = (
+_INIT_ADVICE = (
     "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
     "has one item"
 )
@@ -413,7 +413,7 @@ def _fit(path: str, columns: _Columns) -> FileSourceOptions:
     shapes: list[dict[str, object]] = [{**columns}]
     if columns["items"] is None or (columns["item"] is None and columns["rank"] is None):
         shapes = list_shapes({}, columns["items"] or "items", columns["item"], columns["rank"])
-    return fitting_options(Path(path), columns["user"], shapes, _COLUMN_ADVICE)
+    return fitting_options(Path(path), columns["user"], shapes, _INIT_ADVICE)
 
 
 def _ask_columns(ask: _Ask) -> _Columns:
@@ -458,7 +458,7 @@ def _pick_columns(
         column = str(match_column(wanted, present))
         if present and column not in present:
             raise InputError(
-                f"table {table} has no column {write_absent(wanted[0], present)}. {_COLUMN_ADVICE}"
+                f"table {table} has no column {write_absent(wanted[0], present)}. {_INIT_ADVICE}"
             )
         return column
 
