@@ -84,12 +84,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         "item_ids": _read_forms("--item-ids", item_ids),
         "user_ids": _read_forms("--user-ids", user_ids),
     }
-    # The shapes that the rows may have. The first one that fits a file is used.
-    shapes = list_shapes(common, items)
-    if item or rank or in_order:
-        # A shape leaves out an option that is None.
-        one_item = {"item": item, "rank": rank, "in_order": in_order or None}
-        shapes = [{**common, **one_item}, {**common, "items": items}]
+    shapes = list_shapes(common, items, item, rank, in_order=in_order)
     if unpaired is not None:
         refuse_options(
             {
@@ -301,8 +296,8 @@ def _read_titles(path: Path | None, users: Sequence[Evidence]) -> Mapping[str, s
 
     if path is None:
         return {}
-    item = pick_column(path, ITEM_COLUMNS)
-    source = FileTable(file_options(FileItemTitlesOptions, path, {"item": item, "title": "title"}))
+    columns = {"item": pick_column(path, ITEM_COLUMNS), "title": pick_column(path, ["title"])}
+    source = FileTable(file_options(FileItemTitlesOptions, path, columns))
     try:
         return source.titles(utc_now(), items_of(users))
     except SourceError as error:

@@ -54,8 +54,8 @@ ItemsColumn = Annotated[str, column_option("Column with the list of items.")]
 ItemColumn = Annotated[
     str | None,
     column_option(
-        "Column with one item in each row. Requires --rank, --scores or --in-order. If the file has "
-        "no column of lists, the default is item_id or item, sorted by rank."
+        "Column with one item in each row. Requires --rank, --scores or --in-order. With one of "
+        "these, or if the file has no column of lists, the default is its usual names."
     ),
 ]
 RankColumn = Annotated[

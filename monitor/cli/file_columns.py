@@ -25,24 +25,44 @@ _MOST_SEGMENTS = 3
 _MOST_VALUES = 20
 _LEAST_USERS = 10  # for each value, on average
 COLUMN_ADVICE = (
-    "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
-    "has one item"
+    "Name its columns: --user and --items if a row has a list, or --user, --item and one of "
+    "--rank, --scores and --in-order if it has one item"
 )
 
 
-def list_shapes(common: Mapping[str, object], items: str) -> list[dict[str, object]]:
-    """Return the options for each usual shape of a file.
+def list_shapes(
+    common: Mapping[str, object],
+    items: str,
+    item: str | None = None,
+    rank: str | None = None,
+    *,
+    in_order: bool = False,
+) -> list[dict[str, object]]:
+    """Return the options for each possible shape of a file. The first one that fits is used.
 
-    A row has a list, or it has one item with its rank. ``common`` has options that all shapes
-    share.
+    A row has a list, or it has one item. Usual names replace columns that are None. ``common`` has
+    options that all shapes share, such as the column of scores.
     """
     from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS
 
-    shapes: list[dict[str, object]] = [{**common, "items": items}]
-    for item in ITEM_COLUMNS:
-        for rank in RANK_COLUMNS:
-            shapes.append({**common, "item": item, "rank": rank})
-    return shapes
+    # How the items of a user are ordered. The empty one means by scores.
+    orders: list[dict[str, object]]
+    if rank or in_order:
+        orders = [{"rank": rank, "in_order": in_order or None}]
+    elif item:
+        orders = [{}]
+    else:
+        orders = [{"rank": name} for name in RANK_COLUMNS]
+        if common.get("scores"):
+            orders.append({})
+    shapes: list[dict[str, object]] = []
+    for name in [item] if item else ITEM_COLUMNS:
+        for order in orders:
+            shapes.append({**common, "item": name, **order})
+    wide = {**common, "items": items}
+    if item or rank or in_order:
+        return [*shapes, wide]
+    return [wide, *shapes]
 
 
 @contextmanager
@@ -77,8 +97,9 @@ def _columns_of(path: Path) -> list[str]:
 
 def pick_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
-    present = _columns_of(path)
-    return next((name for name in names if name in present), names[0])
+    from monitor.model.column_names import match_column
+
+    return str(match_column(names, _columns_of(path)))
 
 
 def find_segments(path: Path, user: str) -> list[str]:
@@ -115,28 +136,40 @@ def fitting_options(
     path: Path,
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
+    advice: str = COLUMN_ADVICE,
 ) -> FileSourceOptions:
     """Return the options for the first user column and the first shape that fit the file.
 
-    Raises InputError if none fits. If the file cannot be read, the first of each is used.
+    The options have the columns' names as the file spells them. Raises InputError if no shape
+    fits. It gives the ``advice`` if columns are missing. If the file cannot be read, the first of
+    each is used.
     """
-    from monitor.model.column_names import USER_COLUMNS
+    from monitor.model.column_names import USER_COLUMNS, match_column
     from monitor.sources.file import FileSourceOptions
 
     present = _columns_of(path)
-    users: Sequence[str] = USER_COLUMNS if user is None else (user,)
-    # If the file has none of the columns, the first usual one is named in the error.
-    users = [name for name in users if name in present] or users
-    choices = [
-        file_options(FileSourceOptions, path, {**shape, "user": users[0]}) for shape in shapes
-    ]
+    choices = []
+    for shape in shapes:
+        columns = dict(shape)
+        for key in ("items", "item", "rank"):
+            if shape.get(key):
+                columns[key] = match_column((str(shape[key]),), present)
+        users: Sequence[str] = USER_COLUMNS if user is None else (user,)
+        # If the file has none of the columns, the first usual one is named in the error.
+        columns["user"] = match_column(users, present)
+        choices.append(file_options(FileSourceOptions, path, columns))
     for options in choices:
         if set(options.columns).issubset(present):
             return options
-    problem = _find_problem(choices[0])
-    if problem is not None:
-        raise InputError(f"{problem}. {COLUMN_ADVICE}")
-    return choices[0]
+    closest = choices[0]
+    if present:
+        closest = min(choices, key=lambda each: len(set(each.columns).difference(present)))
+    problem = _find_problem(closest)
+    if problem is None:
+        return closest
+    if present:
+        problem = f"{problem}. {advice}"
+    raise InputError(problem)
 
 
 def _find_problem(options: FileSourceOptions) -> str | None:

@@ -16,7 +16,6 @@ from monitor.cli.compare_options import RankColumn, UserColumn, column_option
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.config_file import try_config
 from monitor.cli.file_columns import (
-    COLUMN_ADVICE,
     find_file_problem,
     find_segments,
     fitting_options,
@@ -25,7 +24,13 @@ from monitor.cli.file_columns import (
 )
 from monitor.cli.output import INTERRUPTED_EXIT, SOURCE_EXIT, print_line
 from monitor.cli.parameters import Config
-from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS, USER_COLUMNS, write_absent
+from monitor.model.column_names import (
+    ITEM_COLUMNS,
+    RANK_COLUMNS,
+    USER_COLUMNS,
+    match_column,
+    write_absent,
+)
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
 from monitor.texts.first_steps import write_first_config, write_unusable_config
@@ -56,6 +61,10 @@ _NOISE_FLOOR = """\
       retrain: {retrained}
 """
 _HINT = '. A new file each day? path: "lists-{slot:%Y-%m-%d}.csv"'
+_INIT_ADVICE = (
+    "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
+    "has one item"
+)
 _SLOT_MARK = "{slot"
 _USER_MARK = "{user}"
 
@@ -402,9 +411,9 @@ def _require_file(path: str) -> None:
 def _fit(path: str, columns: _Columns) -> FileSourceOptions:
     """Return the options of a file that has these columns, or columns with usual names."""
     shapes: list[dict[str, object]] = [{**columns}]
-    if columns["item"] is None and columns["rank"] is None:
-        shapes = list_shapes({}, columns["items"] or "items")
-    return fitting_options(Path(path), columns["user"], shapes)
+    if columns["items"] is None or (columns["item"] is None and columns["rank"] is None):
+        shapes = list_shapes({}, columns["items"] or "items", columns["item"], columns["rank"])
+    return fitting_options(Path(path), columns["user"], shapes, _INIT_ADVICE)
 
 
 def _ask_columns(ask: _Ask) -> _Columns:
@@ -446,15 +455,16 @@ def _pick_columns(
     def pick(key: str, usual: Sequence[str]) -> str:
         named = columns[key]
         wanted = usual if named is None else (named,)
-        for column in wanted:
-            if not present or column in present:
-                return column
-        raise InputError(
-            f"table {table} has no column {write_absent(wanted[0], present)}. {COLUMN_ADVICE}"
-        )
+        column = str(match_column(wanted, present))
+        if present and column not in present:
+            raise InputError(
+                f"table {table} has no column {write_absent(wanted[0], present)}. {_INIT_ADVICE}"
+            )
+        return column
 
     picked = {"user": pick("user", USER_COLUMNS)}
-    is_wide = columns["item"] is None and (columns["items"] or "items") in present
+    items = match_column((columns["items"] or "items",), present)
+    is_wide = columns["item"] is None and items in present
     if columns["items"] is not None or is_wide:
         return picked | {"items": pick("items", ("items",))}
     return picked | {"item": pick("item", ITEM_COLUMNS), "rank": pick("rank", RANK_COLUMNS)}

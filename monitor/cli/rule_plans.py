@@ -97,7 +97,7 @@ def suggest(  # noqa: PLR0913 - the command's options
     For each threshold, the command shows when the alert of a rule with this threshold would have
     fired. Taken together, the thresholds should cause at most one false alert in the time that you
     set with --false-alarm-every. Unlike a rule with `learned:`, a fixed threshold does not adapt to
-    seasons or to slow changes that you want. The exit code is 2 if no stored run can be used.
+    seasons or to slow changes that you want. The exit code is 2 if nothing can be suggested yet.
     """
     from monitor.service.analysis.thresholds import (
         STATISTICS,
@@ -123,10 +123,12 @@ def suggest(  # noqa: PLR0913 - the command's options
         )
     if as_json:
         print_json(*map(_suggestion_dict, suggestions))
-        return
-    if not as_yaml:
-        _print_suggestions(suggestions, configured.judging.runs_per_false_alert * interval)
-    _print_rules(suggestions)
+    else:
+        if not as_yaml:
+            _print_suggestions(suggestions, configured.judging.runs_per_false_alert * interval)
+        _print_rules(suggestions)
+    if all(each.reason is not None for each in suggestions):
+        raise typer.Exit(InputError.exit_code)
 
 
 def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
@@ -309,7 +311,7 @@ def plan(  # noqa: PLR0913 - the command's options
         needed = None if stored.early_stop is None else stored.early_stop.needed
         print_json(_plan_dict(best) | {"users_until_decided": needed})
         return
-    _print_plan(best)
+    _print_plan(best, assumes_runs=comparison is None and learned is None)
     unpaired = None if stored.comparison is None else stored.comparison.measuring.unpaired
     if unpaired is not None and best.users is not None and best.runs is not None:
         share_of_baseline = unpaired.baseline_share
@@ -377,8 +379,11 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
     }
 
 
-def _print_plan(plan: SampleSizePlan) -> None:
-    """Print the answer, and the figures on which it is based."""
+def _print_plan(plan: SampleSizePlan, *, assumes_runs: bool) -> None:
+    """Print the answer, and the figures on which it is based.
+
+    ``assumes_runs`` says whether nobody gave the number of healthy runs.
+    """
     from monitor.model.statistics import DerivedMetric, parse_derived
 
     search = plan.search
@@ -388,7 +393,11 @@ def _print_plan(plan: SampleSizePlan) -> None:
         is_angle = rule.is_share or parse_derived(rule.metric).derived is DerivedMetric.FAR_GAP
         scale = " (as angles: arcsin of the root)" if is_angle else ""
         print_line(f"seen first by {rule.alert}, {rule.statistic} of {rule.metric}{scale}")
-    print_line(write_spread(inputs.mean, search.sd, search.wander, inputs.learned))
+    print_line(
+        write_spread(
+            inputs.mean, search.sd, search.wander, inputs.learned, assumes_runs=assumes_runs
+        )
+    )
     if plan.chance is not None and plan.users is not None and plan.runs is not None:
         print_line(write_chance(plan.drop, plan.users, plan.runs, plan.chance))
     else:

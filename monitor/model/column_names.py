@@ -1,6 +1,6 @@
 """The usual names of columns with users, items and ranks, for the commands and the Python API."""
 
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 from difflib import get_close_matches
 
 USER_COLUMNS = (
@@ -17,12 +17,31 @@ ITEM_COLUMNS = ("item_id", "item", "product_id", "product", "sku", "article_id",
 RANK_COLUMNS = ("rank", "position", "place")
 
 
+def match_column(names: Sequence[str], present: Collection[Hashable]) -> Hashable:
+    """Return the first of these columns that is present, as it is spelled there.
+
+    If there is no column of exactly this name, upper and lower case and underscores are ignored:
+    ``UserID`` matches ``user_id``. If no column matches, return the first name.
+    """
+    present = list(present)  # a list, because a name may be unhashable
+    for name in names:
+        if name in present:
+            return name
+        for column in present:
+            if _plain(column) == _plain(name):
+                return column
+    return names[0]
+
+
+def _plain(name: Hashable) -> str:
+    return str(name).lower().replace("_", "")
+
+
 def find_column(name: Hashable, present: Collection[Hashable]) -> Hashable:
     """Return the column of that name, or of another usual name (``user_id`` for ``user``)."""
-    present = list(present)  # a list, because a name may be unhashable
     for names in (USER_COLUMNS, ITEM_COLUMNS, RANK_COLUMNS):
-        if name in names and name not in present:
-            return next((other for other in names if other in present), name)
+        if name in names:
+            return match_column((str(name), *names), present)
     return name
 
 

@@ -120,9 +120,7 @@ def add_outcomes(
     counts = np.asarray(batch[ROW_COUNT], dtype=np.int64)
     sums = {}
     for name in outcomes:
-        values = value_array(batch[name])
-        if arrow_types.is_boolean(values.type):
-            values = values.cast(pa.int8())
+        values = _with_truth_as_numbers(value_array(batch[name]))
         numbers, is_bad = number_column(values, name, tally.where)
         is_bad = is_bad | (np.abs(numbers) > _MOST_OUTCOME)
         if is_bad.any():
@@ -131,6 +129,22 @@ def add_outcomes(
             tally.count(name, ColumnKind.NUMBERS, bad_rows, int(counts.sum()), example)
         sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
     return pd.DataFrame(sums, index=index_users(users)).groupby(level=0).sum()
+
+
+def _with_truth_as_numbers(values: pa.Array) -> pa.Array:
+    """Replace true by 1 and false by 0. They may be text, as in CSV, in upper or lower case."""
+    kind = values.type
+    if arrow_types.is_boolean(kind):
+        return values.cast(pa.int8())
+    if arrow_types.is_dictionary(kind):
+        return _with_truth_as_numbers(decode_categories(values))
+    if not is_text(kind):
+        return values
+    values = values.cast(pa.large_string())
+    lower = pc.utf8_lower(values)
+    for text, number in (("true", "1"), ("false", "0")):
+        values = pc.if_else(pc.equal(lower, text), number, values)
+    return values
 
 
 def user_sums(parts: Sequence[pd.DataFrame], outcomes: Sequence[str], tally: Tally) -> UserSums:

@@ -168,7 +168,8 @@ def long_lists(
     ``positions`` has the position of each item's user. The lowest rank comes first. If there are no
     ranks, the highest score comes first. Then items with equal scores are ordered by their ids as
     text. A user is ``malformed`` in these cases: two items have the same rank, an item or a rank is
-    null, a score is no number, or a score is null and there are no ranks.
+    null, a rank is no whole number, a score is no number, or a score is null and there are no
+    ranks.
     """
     name = str(options.item)
     if options.no_item:
@@ -190,7 +191,9 @@ def long_lists(
     if options.rank:
         column = cells[options.rank]
         places, _ = number_column(column, options.rank, tally.where)
-        tally.flags(options.rank, ColumnKind.NUMBERS, np.isnan(places), column)
+        is_no_rank = places != np.floor(places)  # also true for NaN
+        tally.flags(options.rank, ColumnKind.RANKS, is_no_rank, column)
+        is_bad = is_bad | is_no_rank
     assert places is not None  # noqa: S101 - options have a rank or scores
     is_bad = is_bad | np.isnan(places)
     order = order_rows(positions, places, None if options.rank else items)

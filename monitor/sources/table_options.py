@@ -203,8 +203,8 @@ class ListColumnOptions(UserColumnOptions):
     """For the long form: the column that contains one item id in each row. The long form also
     requires `rank`, `scores` or both. For files, you can set `in_order: true` instead."""
     rank: ColumnName | None = None
-    """For the long form: the column that contains the item's rank. The lowest rank is the best. All
-    items of a user must have different ranks."""
+    """For the long form: the column that contains the item's rank. The lowest rank is the best. Ranks
+    are whole numbers, and all items of a user must have different ranks."""
     scores: ColumnName | None = None
     """The column that contains the scores that the model gave. In the wide form, each list of
     scores is as long as the list of items. In the long form, each row has one score. Items with

@@ -101,10 +101,10 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
         for rank, (item, score) in enumerate(zip(items, SCORES, strict=True))
     ]
     write_long("long.csv", ",", ["user_id", "product", "place", "points"], rows)
-    write_long("ordered.tsv", "\t", ["user_id", "product"], [row[:2] for row in rows])
+    write_long("ordered.tsv", "\t", ["UserID", "Product"], [row[:2] for row in rows])
     expected = read_comparison("compare candidate.jsonl base.jsonl")
-    for file in ("long.csv --rank place", "ordered.tsv --in-order"):
-        said = read_comparison(f"compare candidate.jsonl {file} --item product")
+    for file in ("long.csv --item product --rank place", "ordered.tsv --in-order"):
+        said = read_comparison(f"compare candidate.jsonl {file}")
         assert (said["summaries"], said["paired"]) == (expected["summaries"], 12)
 
     wide = read_comparison(f"{COMPARE} -m rbo_w --scores scores")
@@ -214,13 +214,24 @@ def test_users_and_their_segments_may_be_in_a_file_of_their_own_or_unknown():
 def test_lists_that_are_longer_than_k_are_noted_whatever_usual_names_their_columns_have():
     pairs = [(name, item, rank) for name, items in BASE.items() for rank, item in enumerate(items)]
     write_long("long.csv", ",", ["customer", "product", "position"], pairs)
+    write_long("scored.csv", ",", ["CustomerID", "Product", "points"], pairs)
+    Path("base.json").touch()
+    assert_refused("""
+        compare scored.csv scored.csv --scores none | 2 | has no column 'none'
+        compare scored.csv scored.csv | 2 | --user, --item and one of --rank, --scores and --in-order
+        compare base.json base.json | 2 | or set format in a configuration
+    """)
     as_text = [{"user": name, "items": json.dumps(items)} for name, items in BASE.items()]
     pd.DataFrame(as_text).to_csv("text.csv", index=False)
     pd.DataFrame({"user": BASE.keys(), "items": BASE.values()}).to_parquet("lists.parquet")
     for file in ("long.csv", "text.csv", "lists.parquet", "base.jsonl"):
         (note,) = read_comparison(f"compare {file} {file} -k 9")["notes"]
         assert note.startswith("the lists have up to 10 items, and k is 9: ")
-    for files in ("long.csv text.csv", "lists.parquet base.jsonl"):
+    for files in (
+        "long.csv text.csv",
+        "lists.parquet base.jsonl",
+        "scored.csv scored.csv --scores points",
+    ):
         found = read_comparison(f"compare {files} -k 10")
         assert (found["notes"], of_all(found)["overlap"]["mean"]) == ([], 1.0)
     assert not read_comparison("compare text.csv text.csv -k 9 --no-item=-1")["notes"]

@@ -56,11 +56,13 @@ def test_two_files_need_no_setting_and_a_slot_that_has_run_is_shown():
     assert (again.returncode, again.stdout.count("run before")) == (0, 1)
     for command, words in (("silence", "no silences: "), ("notify ls", "no pending deliveries")):
         assert words in rankwatch(command).stdout
-    suggested = rankwatch("suggest feed").stdout.splitlines()[:2]
-    assert [" - " in line or line.endswith(" -") for line in suggested] == [False, False]
+    suggested = rankwatch("suggest feed")
+    lines = suggested.stdout.splitlines()[:2]
+    assert [" - " in line or line.endswith(" -") for line in lines] == [False, False]
+    assert (suggested.returncode, rankwatch("suggest feed --json").returncode) == (2, 2)
 
 
-SHOP = "customer,position,product"
+SHOP = "Customer,position,product"
 SHOP_PLACES = [(user, rank, item) for user, item, rank in PLACES]
 
 
@@ -80,7 +82,7 @@ def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_ar
     rankwatch("init --force --baseline old.csv --candidate new.csv --retrained second.csv")
     written = Path("rankwatch.yaml").read_text()
     assert (
-        "retrain: {file: {path: second.csv, user: customer, item: product, rank: position}}"
+        "retrain: {file: {path: second.csv, user: Customer, item: product, rank: position}}"
         in written
     )
     checked = rankwatch("check").stdout

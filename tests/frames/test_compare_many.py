@@ -141,7 +141,8 @@ def test_columns_may_have_other_names():
     lists = {1: ["b", "a"], 2: ["c"]}
 
     found = monitor.compare_many(frame, lists, "rbo", user="who", item="what", rank="at")
-
+    frame.columns = ["CustomerID", "Product", "RANK"]
+    assert monitor.compare_many(frame, lists, "rbo").equals(found)
     assert found["rbo(p=0.9)"].tolist() == [1.0, 1.0]
     assert found.index.name == "who"
 

@@ -224,6 +224,7 @@ def test_plan_for_a_share_of_users_names_the_first_rule_that_sees_it(config, wha
 @pytest.mark.usefixtures("store", "config")
 def test_plan_works_without_runs_and_names_missing_options():
     assert plan("--drop 0.05 --sd 0.3 --wander 0 --learned 1000")["users"] > 100
+    assert "(assuming 60 healthy runs" in rankwatch("plan --drop 0.05 --sd 0.3 --wander 0").stdout
     assert_refused("""
         plan --drop 0.1 | 2 | give --sd (over users) and --wander
         plan --share 0.1 --sd 1 --wander 0 | 2 | give --mean and --score

@@ -181,9 +181,10 @@ def test_an_outcome_that_is_no_number_is_refused_with_column_and_log(tmp_path, k
     assert "it must hold numbers" in said
 
 
-def test_yes_and_no_are_1_and_0(tmp_path):
-    rows = [row | {"clicks": bool(row["clicks"])} for row in outcome_rows()]
-    assert read_outcomes(WRITERS["jsonl"](rows, tmp_path))[0]["u2"] == 10
+@pytest.mark.parametrize("kind, form", [("jsonl", bool), ("csv", bool), ("sqlite", "{}".format)])
+def test_yes_and_no_are_1_and_0(tmp_path, kind, form):
+    rows = [row | {"clicks": form(bool(row["clicks"]))} for row in outcome_rows()]
+    assert read_outcomes(WRITERS[kind](rows, tmp_path))[0]["u2"] == 10
 
 
 def test_a_column_that_the_log_lacks_is_named(tmp_path):

@@ -318,7 +318,7 @@ def _format_of(paths: Sequence[str], where: str) -> str:
     if formats == [""]:
         raise SourceError(
             f"the format of {where} is unknown: use a suffix .parquet, .csv, .tsv or .jsonl, or "
-            "set format"
+            "set format in a configuration"
         )
     if len(formats) > 1:
         raise SourceError(

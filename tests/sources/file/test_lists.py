@@ -88,21 +88,22 @@ def test_long_form_is_ordered_by_rank_with_gaps_from_any_start_and_without_an_or
         {"user": "a", "item": 30, "rank": 12}
         {"user": "b", "item": 9, "rank": 0}
         {"user": "a", "item": 10, "rank": -1}
-        {"user": "a", "item": 20, "rank": 3.5}
+        {"user": "a", "item": 20, "rank": 3.0}
         {"user": "tied", "item": 1, "rank": 1}
         {"user": "tied", "item": 2, "rank": 1}
         {"user": "no rank", "item": 3, "rank": null}
         {"user": "no item", "item": null, "rank": 1}
         {"user": "nan", "item": 4, "rank": NaN}
+        {"user": "score", "item": 5, "rank": 3.5}
     """
-    odd = ("tied", "no rank", "no item", "nan")
+    odd = ("tied", "no rank", "no item", "nan", "score")
     pull = pull_of("b", "a", *odd, **in_parquet(parsed(rows), tmp_path, **LONG))
 
     assert as_lists(pull) == {"a": ["10", "20", "30"], "b": ["9"]}
     assert pull.failures == dict.fromkeys(odd, "malformed")
     assert {each.column: each.count for each in pull.unreadable if each.count} == {
         "item": 1,
-        "rank": 2,
+        "rank": 3,
     }
 
 
