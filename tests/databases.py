@@ -15,8 +15,10 @@ from rings import shares_databases
 make_database = duckdb.connect
 # Two lock the database, and two take as long as a small file.
 _LIMITS = (
-    *("SET enable_external_access", "SET lock_configuration"),
-    *("SET allowed_paths", "SET max_temp_directory_size"),
+    "SET enable_external_access",
+    "SET lock_configuration",
+    "SET allowed_paths",
+    "SET max_temp_directory_size",
 )
 _idle = defaultdict[Any, list[Any]](list)
 

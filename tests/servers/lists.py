@@ -70,7 +70,7 @@ def _parquet(rows, path):
     if any(isinstance(item, str) for items in lists for item in items):
         lists, kind = [list(map(str, items)) for items in lists], pa.large_string()
     columns = {"who": pa.array(users, pa.string()), "what": pa.array(lists, pa.list_(kind))}
-    pq.write_table(pa.table(columns), path, row_group_size=max(7, len(rows) // 10))
+    pq.write_table(pa.table(columns), path, row_group_size=7)
 
 
 def _file(name):

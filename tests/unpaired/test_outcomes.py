@@ -26,11 +26,10 @@ from monitor.statistics.unpaired.outcomes import (
     relative_difference,
 )
 from servers.lists import write_jsonl
-from sources.file.test_joined import second_ring
 from sources.tables import WRITERS, database, in_csv, jsonl
 from tables import parsed
 from unpaired import world
-from unpaired.test_sources import measured, settings_of
+from unpaired.test_sources import KINDS, measured, settings_of
 from unpaired.world import BEGINS
 
 
@@ -151,7 +150,7 @@ NOW = {"u0": 0, "u1": 2.5, "u2": 10, "u3": -4, "u4": 11}
 BEFORE = {"u4": 7}
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "sqlite", second_ring("parquet")])
+@pytest.mark.parametrize("kind", KINDS)
 def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
     source = WRITERS[kind](outcome_rows(), tmp_path)
     assert read_outcomes(source) == [NOW, BEFORE]
@@ -167,7 +166,7 @@ def test_outcomes_are_added_up_in_postgresql(postgres_url):
     assert read_outcomes(source) == [NOW, BEFORE]
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "sqlite"])
+@pytest.mark.parametrize("kind", KINDS[:3])
 @pytest.mark.parametrize("value", ["many", "1e400", "1_0"])
 def test_an_outcome_that_is_no_number_is_refused_with_column_and_log(tmp_path, kind, value):
     rows = [row | {"clicks": value} for row in outcome_rows()]

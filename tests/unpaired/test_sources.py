@@ -162,9 +162,7 @@ def test_a_log_gives_the_same_results_in_postgresql(postgres_url):
     assert seen(measured(source)) == seen(measured_parquet())
 
 
-@pytest.mark.parametrize(
-    "kind, assigned_in", [("parquet", "csv"), ("sqlite", "csv"), ("jsonl", "sqlite")]
-)
+@pytest.mark.parametrize("kind, assigned_in", [("parquet", "csv"), ("jsonl", "sqlite")])
 def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigned_in):
     """A newer list of the other arm is not this user's list."""
     other = {"at": SLOT - 5 * MINUTE, "user": "u60", "variant": "a", "items": ["wrong"]}
