@@ -169,7 +169,7 @@ def compare_users(
 def compare_listed_users(
     arms: Arms, arm: Arm, panel: UserTable, listed: UserTable
 ) -> IdMismatch | None:
-    """Do what `compare_users` does, with users that were read before."""
+    """Return why the users that an arm lists have other ids than the panel. None if they match."""
     mismatch = find_user_mismatch(panel.users, listed.users)
     if mismatch is None:
         return None

@@ -191,8 +191,7 @@ def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
 def measure_away_s(store: SqlStore, database: OutageMonitor, instant: datetime) -> float:
     """Return the total seconds of outages after the instant.
 
-    The present outage counts up to now. So a caller that reads the database before the end was
-    noticed misses nothing.
+    The present outage counts up to now. The database may answer again before its end is noticed.
     """
     _record_end(store, database)
     return store.maintenance.away_s_since(instant)
