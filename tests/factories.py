@@ -37,6 +37,10 @@ HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 
 
+def utc(text):
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
 @dataclass
 class HeldClock:
     """Both clocks stop until a test moves them."""

@@ -1,16 +1,21 @@
 """Users for which both arms are asked. A pair has the lists of both arms."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL
 from monitor.model.runs import MeasuredRun
-from monitor.model.statistics import NoiseFloor
+from monitor.model.statistics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.pull import SlotContext, SourceAnswers
 from monitor.pipeline.run_explanation import explain_run, mention_subset
+
+_LEAST_FLOOR_SHARE = 0.5
+"""If a smaller share of the compared users has a second list of the baseline, the run says so."""
 
 
 @immutable
@@ -37,9 +42,7 @@ class PairedSteps(SlotContext):
         coverage = accumulator.coverage
         notes = accumulator.notes
         left_out = [*measured.answers.unread_inputs]
-        needs_last_lists = comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
-        if needs_last_lists and self.memory.last_lists is None:
-            left_out.append("noise_floor: no earlier run has stored its lists")
+        left_out += self._missing_floor(measured.run)
         left_out += accumulator.left_out
         mismatches = measured.run.id_mismatches
         if not comparison.judging.shows_items:
@@ -75,3 +78,25 @@ class PairedSteps(SlotContext):
             left_out=tuple(left_out),
             doubts=tuple(measured.answers.doubts),
         )
+
+    def _missing_floor(self, run: MeasuredRun) -> Iterator[str]:
+        """Yield a sentence if few users have a second list of the baseline, and say why."""
+        noise_floor = self.comparison.measuring.noise_floor
+        if noise_floor is NoiseFloor.TEMPORAL:
+            # Rotating users have no lists in the last run, so few second lists are normal.
+            if self.memory.last_lists is None:
+                yield "noise_floor: no earlier run has stored its lists"
+            return
+        for summary in run.summaries:
+            derived, _ = parse_derived(summary.metric)
+            users = summary.n + summary.n_undefined
+            is_floor = summary.segment == ALL and derived is DerivedMetric.FLOOR
+            if is_floor and summary.n < _LEAST_FLOOR_SHARE * users:
+                advice = ""
+                if noise_floor is NoiseFloor.RETRAIN:
+                    advice = ": check that users' ids are spelled alike"
+                yield (
+                    f"noise_floor: only {summary.n:,} of {users:,} compared users have a second "
+                    f"list of the baseline{advice}"
+                )
+                return

@@ -123,12 +123,16 @@ def test_a_refused_notification_ends_with_5_and_is_sent_later(world, collector, 
 def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     write_lists(CANDIDATE, [2, 1, 3, 4, 99])
     (world / "rankwatch.db").chmod(0o644)
+    config = world / "rankwatch.yaml"
+    floor = "noise_floor: {retrain: {file: {path: gone.csv, user: u, items: i}}}\n    metrics"
+    config.write_text(config.read_text().replace("metrics", floor))
     done = rankwatch("check --users 2")
     assert done.returncode == 0, done.stderr
     for said in (
         "rankwatch.db has mode 0644, so every account of this machine may read users and lists",
         "was 2",
         "new",
+        "noise_floor: ",
     ):
         assert said in done.stdout
     assert done.stdout.count("user u") == 2

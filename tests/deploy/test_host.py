@@ -36,10 +36,14 @@ def _analyze(*arguments):
     return run_program(command, env=quiet)
 
 
-@pytest.mark.integration
-def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little_exposed(unit):
+def _verify(unit):
     verified = _analyze("verify", "--man=no", str(unit))
     assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@pytest.mark.integration
+def test_systemd_finds_nothing_wrong_with_the_unit_and_its_sandbox_leaves_little_exposed(unit):
+    _verify(unit)
     rated = _analyze("security", "--offline=true", "--no-pager", str(unit)).stdout
     exposure = re.findall(r"Overall exposure level for \S+: ([\d.]+)", rated)[0]
     assert float(exposure) <= 2.0  # from 0 (nothing) to 10
@@ -60,8 +64,7 @@ def test_a_secret_comes_as_a_credential(unit, tmp_path, monkeypatch):
     (tmp_path / name).write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch")
     config = tmp_path / "rankwatch.yaml"
     config.write_text(f"{shown}\n{MINIMAL}")
-    verified = _analyze("verify", "--man=no", str(unit))
-    assert (verified.returncode, verified.stderr) == (0, "")
+    _verify(unit)
     assert name == named == Path(path).name
     assert "canary" in load_settings(config).database.get_secret_value()
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import HOUR, MINUTE, SECOND
+from factories import HOUR, MINUTE, SECOND, utc
 from monitor.model.alerts import State
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, SlotTrigger
@@ -94,19 +94,10 @@ def test_after_a_clock_was_set_back_the_slot_runs_at_once_and_alerts_can_end(tmp
 # ------ when jobs are due
 
 
-def utc(text):
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
 def test_a_leap_second_is_no_jump_of_the_clock():
     finder = JumpFinder()
-    moments = [
-        utc("2016-12-31 23:59:59"),
-        utc("2017-01-01 00:00:00"),
-        utc("2016-12-31 23:59:59.500"),
-        utc("2017-01-01"),
-    ]
-    assert not any(finder.look(now, float(steady)) for steady, now in enumerate(moments))
+    times = ("2016-12-31 23:59:59", "2017-01-01", "2016-12-31 23:59:59.500", "2017-01-01")
+    assert not any(finder.look(utc(time), float(steady)) for steady, time in enumerate(times))
 
 
 @given(st.integers(1, 10**9), st.integers(1, 7200))

@@ -70,14 +70,19 @@ def daily(call, limit=MINUTE):
     return JobPlan(call=call, when=Every(DAY), limit=limit)
 
 
-def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
-    ended = threading.Event()
-    count = []
+def waiting_work():
+    """Work that waits until it is ended, and a list that has an entry for each call."""
+    ended, count = threading.Event(), []
 
     def work():
         count.append(1)
         ended.wait(20)
 
+    return ended, count, work
+
+
+def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
+    ended, count, work = waiting_work()
     with scheduling(SteppedClock()) as scheduler:
         scheduler.follow({"one": daily(work)})
         wait_for(lambda: count, "its begin")
@@ -89,14 +94,8 @@ def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
 
 
 def test_a_job_that_hangs_is_abandoned_and_started_again():
-    ended = threading.Event()
-    count = []
+    ended, count, work = waiting_work()
     hung = []
-
-    def work():
-        count.append(1)
-        ended.wait(20)
-
     with scheduling(SteppedClock(), lambda name, _: hung.append(name)) as scheduler:
         scheduler.follow({"one": daily(work, SECOND / 20)})
         wait_for(lambda: len(count) >= 2, "its second begin")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factories import DAY, HOUR, MINUTE, SECOND
+from factories import DAY, HOUR, MINUTE, SECOND, utc
 from monitor.boundary.options import parse_duration
 from monitor.settings.schedule import Cron, Every, schedule_of
 from tables import rows
@@ -28,20 +28,15 @@ SCHEDULES = [
 ]
 
 
-def at(text):
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
-
-
 def test_every_15m_is_due_on_the_quarters_of_the_hour_plus_its_offset_and_every_week_on_thursday():
     schedule = Every(15 * MINUTE)
-    assert schedule.latest(NOON) == at("2024-01-11 12:00")
-    assert schedule.next(NOON) == schedule.latest(at("2024-01-11 12:15")) == at("2024-01-11 12:15")
-    assert schedule.next(at("2024-01-11 12:15")) == at("2024-01-11 12:30")
+    quarter = utc("2024-01-11 12:15")
+    assert schedule.latest(NOON) == utc("2024-01-11 12:00")
+    assert schedule.next(NOON) == schedule.latest(quarter) == quarter
+    assert schedule.next(quarter) == utc("2024-01-11 12:30")
     assert schedule.interval == 15 * MINUTE
-    assert Every(timedelta(weeks=1)).latest(NOON) == at("2024-01-11 00:00")
-    assert Every(15 * MINUTE, 20 * SECOND).latest(at("2024-01-11 12:15")) == at(
-        "2024-01-11 12:00:20"
-    )
+    assert Every(timedelta(weeks=1)).latest(NOON) == utc("2024-01-11 00:00")
+    assert Every(15 * MINUTE, 20 * SECOND).latest(quarter) == utc("2024-01-11 12:00:20")
 
 
 @given(st.sampled_from(SCHEDULES), MOMENTS)
@@ -59,7 +54,7 @@ WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 def day(cron, date):
     """Slots of a UTC day as HH:MM."""
-    start = at(date)
+    start = utc(date)
     return [
         f"{slot:%H:%M}" for slot in cron.between(start, start + timedelta(days=1, microseconds=-1))
     ]
@@ -78,7 +73,7 @@ DAYS = """
 
 def test_days_are_those_of_cron():
     for text, days in rows(DAYS):
-        slots = Cron.parse(text).between(at("2024-01-01"), at("2024-01-31"))
+        slots = Cron.parse(text).between(utc("2024-01-01"), utc("2024-01-31"))
         assert " ".join(str(slot.day) for slot in slots) == days
 
 
@@ -96,10 +91,10 @@ def test_an_unknown_time_zone_is_refused():
 
 def test_a_leap_day_is_found_across_a_century_without_one_and_a_whole_skipped_day_runs_when_the_next_begins():
     leap, skipped = Cron.parse("0 0 29 2 *"), Cron.parse("0 9 30 12 *", "Pacific/Apia")
-    assert leap.next(at("2096-03-01")) == at("2104-02-29")
-    assert leap.latest(at("2104-02-28")) == at("2096-02-29")
-    jump = at("2011-12-30 10:00")
-    assert skipped.next(at("2011-12-01")) == skipped.latest(at("2012-01-01")) == jump
+    assert leap.next(utc("2096-03-01")) == utc("2104-02-29")
+    assert leap.latest(utc("2104-02-28")) == utc("2096-02-29")
+    jump = utc("2011-12-30 10:00")
+    assert skipped.next(utc("2011-12-01")) == skipped.latest(utc("2012-01-01")) == jump
 
 
 # Skipped, it runs when the clock jumps; repeated, the first time only; several that are skipped run
@@ -172,7 +167,7 @@ def test_with_only_between_the_slots_are_those_with_a_local_time_in_these_hours(
 
 
 ZONES = st.sampled_from(["UTC", BERLIN, "America/New_York", "Asia/Kolkata"])
-RECENT = st.integers(0, 2 * 366 * 86_400).map(lambda seconds: at("2023-06-01") + seconds * SECOND)
+RECENT = st.integers(0, 2 * 366 * 86_400).map(lambda seconds: utc("2023-06-01") + seconds * SECOND)
 
 
 @given(st.sets(st.integers(0, 6), min_size=1), ZONES, RECENT)

@@ -14,6 +14,7 @@ from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdKind, IdMismatch, UnmatchedName
 from monitor.model.runs import Evidence, MeasuredRun, items_of
+from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import UnpairedResults
 from monitor.pipeline.id_spellings import compare_listed_users
 from monitor.pipeline.item_titles import pull_titles
@@ -76,6 +77,8 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
     measuring = replace(comparison.measuring, evidence_users=count)
     if measuring.unpaired is None:
         measuring = replace(measuring, sample=SampleOptions(rotating=count))
+    if measuring.noise_floor is NoiseFloor.TEMPORAL:
+        measuring = replace(measuring, noise_floor=None)  # there is no earlier run
     few = replace(comparison, measuring=measuring)
     now = SystemClock().now()
     slot = watched.schedule.latest(now)
@@ -88,9 +91,9 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         return preview(problems=(str(error),))
     titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
     tables = _read_user_tables(watched.arms, slot)
-    problems = [] if failure is None else [failure]
-    if measured.run.unpaired is not None:
-        problems += measured.left_out  # such as outcomes without numbers
+    problems = [*measured.left_out]  # such as outcomes without numbers
+    if failure is not None:
+        problems.append(failure)
     return preview(
         coverage=measured.coverage,
         unpaired=measured.run.unpaired,
