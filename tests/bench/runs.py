@@ -1,8 +1,9 @@
 """What a run costs by users, k and database: time, CPU and peak memory of `run-once` over two Parquet files, and stored bytes.
 
 `make bench ARGS="runs 1000000x10 1000000x100"`: each size is users x k. The runs use SQLite and PostgreSQL unless
-``--database`` names one of them. ``--read "files log unpaired sqlite-log sqlite-unpaired"`` also reads the lists from a log of
-both arms, and from the log of an A/B test with as many users in each arm. Each run is a separate process. Its CPU time includes
+``--database`` names one of them. ``--read "files log unpaired sql-log sql-unpaired"`` also reads the lists from a log of both
+arms, and from the log of an A/B test with as many users in each arm. A log in SQL is in PostgreSQL if the run uses PostgreSQL,
+and in a file of SQLite otherwise. Each run is a separate process. Its CPU time includes
 the start of the interpreter, but not PostgreSQL. ``--root`` is the checkout to run, so that two checkouts can be compared. The
 second file has its users in another order.
 """
@@ -10,7 +11,6 @@ second file has its users in another order.
 import compileall
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -26,6 +26,7 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
+import sqlalchemy as sa
 
 from bench import parse_options, show
 from places import ROOT
@@ -66,10 +67,6 @@ UNPAIRED = """
       before: 2024-01-01
 """
 SERVED = "user: user_id, items: items, served: {time: at, within: 1d"
-LOGS = {
-    "file": f"{{file: {{path: log.parquet, {SERVED}",
-    "sqlite": f'{{sql: {{url: "sqlite:///log.db", table: log, {SERVED}',
-}
 AT = {"before": "2023-12-31T12:00:00", "now": "2024-01-07T12:00:00"}
 
 
@@ -108,13 +105,14 @@ def _costs(databases, sizes, root, reads):
         server = stack.enter_context(running_postgres()) if "PostgreSQL" in databases else None
         for (users, k), read in product(sizes, reads):
             with tempfile.TemporaryDirectory() as folder:
-                sources = WRITERS[read](Path(folder), users, k)
                 for database in databases:
                     with (
                         server.database()
                         if server and database == "PostgreSQL"
                         else nullcontext("sqlite:///sized.db") as url
                     ):
+                        log_url = url.replace("sized.db", f"{folder}/log.db")
+                        sources = WRITERS[read](Path(folder), users, k, log_url)
                         (Path(folder) / "rankwatch.yaml").write_text(
                             CONFIG.format(url=url, k=k) + sources
                         )
@@ -149,7 +147,7 @@ def _size(folder, url):
         )
 
 
-def write_lists(folder, users, k):
+def write_lists(folder, users, k, _=None):
     """Write the lists of both arms, which share about seven of ten items. Returns the sources."""
     rng = np.random.default_rng(15)
     shuffled = rng.permutation(users)
@@ -177,7 +175,7 @@ def write_lists(folder, users, k):
     return PAIRED.format(**{name: options.format(name) for name in names})
 
 
-def write_log(folder, users, k, log, *, is_unpaired):
+def write_log(folder, users, k, url, *, is_sql, is_unpaired):
     """Write a log of both arms. In a test, each arm has as many users, with a pre-test list and a current list."""
     write_lists(folder, users * (1 + is_unpaired), k)
     with duckdb.connect() as database:
@@ -187,39 +185,44 @@ def write_log(folder, users, k, log, *, is_unpaired):
             if is_unpaired:
                 served = "CASE WHEN user_id[-1] IN ('1', '3', '5', '7', '9') THEN 'a' ELSE 'b' END"
             time = AT[age if is_unpaired else "now"]
-            items = "items" if log == "file" else "to_json(items)::VARCHAR AS items"
+            items = "to_json(items)::VARCHAR AS items" if is_sql else "items"
             rows = folder / f"{name}.parquet"
-            at = f"TIMESTAMP '{time}'" if log == "file" else f"'{time}'"
+            at = f"'{time}'" if is_sql else f"TIMESTAMP '{time}'"
             parts.append(f"SELECT user_id, {items}, {served} AS arm, {at} AS at FROM '{rows}'")
         rows = database.sql(" UNION ALL ".join(parts))
-        if log == "file":
-            rows.write_parquet(f"{folder}/log.parquet")
+        place = "file: {path: log.parquet"
+        if is_sql:
+            place = f'sql: {{url: "{url}", table: log'
+            write_table(url, rows)
         else:
-            write_table(folder / "log.db", rows)
-    served = LOGS[log]
+            rows.write_parquet(f"{folder}/log.parquet")
+    log = f"{{{place}, {SERVED}"
     if is_unpaired:
-        return UNPAIRED.format(log=served + "}}}")
+        return UNPAIRED.format(log=log + "}}}")
     arms = {
-        name: f"{served}, arm: {{arm: {arm}}}}}}}}}"
+        name: f"{log}, arm: {{arm: {arm}}}}}}}}}"
         for name, arm in (("baseline", "a"), ("candidate", "b"))
     }
     return PAIRED.format(**arms)
 
 
-def write_table(path, rows):
-    with sqlite3.connect(path) as table:
-        table.execute("CREATE TABLE log (user_id TEXT, items TEXT, arm TEXT, at TEXT)")
+def write_table(url, rows):
+    """Write the log into a table. SQLite stores its times as text."""
+    with sa.create_engine(url).begin() as table:
+        table.exec_driver_sql(
+            "CREATE TABLE log (user_id TEXT, items TEXT, arm TEXT, at TIMESTAMPTZ)"
+        )
+        insert = sa.text("INSERT INTO log VALUES (:user_id, :items, :arm, :at)")
         for part in rows.to_arrow_reader(WRITTEN_USERS):
-            values = zip(*part.to_pydict().values(), strict=True)
-            table.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", values)
+            table.execute(insert, part.to_pylist())
 
 
 WRITERS: Any = {
     "files": write_lists,
-    "log": partial(write_log, log="file", is_unpaired=False),
-    "unpaired": partial(write_log, log="file", is_unpaired=True),
-    "sqlite-log": partial(write_log, log="sqlite", is_unpaired=False),
-    "sqlite-unpaired": partial(write_log, log="sqlite", is_unpaired=True),
+    "log": partial(write_log, is_sql=False, is_unpaired=False),
+    "unpaired": partial(write_log, is_sql=False, is_unpaired=True),
+    "sql-log": partial(write_log, is_sql=True, is_unpaired=False),
+    "sql-unpaired": partial(write_log, is_sql=True, is_unpaired=True),
 }
 
 
