@@ -8,6 +8,7 @@ import shutil
 import signal
 import ssl
 import sys
+import tempfile
 from contextlib import closing, suppress
 from functools import cache, partial
 from importlib import import_module
@@ -104,6 +105,16 @@ def store(sqlite_template, tmp_path):
     file = shutil.copy(sqlite_template, tmp_path / "rankwatch.db")
     with closing(open_store(f"sqlite:///{file}", create=False)) as opened:
         yield opened
+
+
+@pytest.fixture
+def spill(tmp_path, monkeypatch):
+    """The folder of temporary files. It is empty at the end."""
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert not list(folder.iterdir())
 
 
 def pytest_configure(config):

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from factories import rankings
+from monitor.measures.pairing import id_mismatches
 from monitor.measures.pairing.batches import encode_arms
 from monitor.measures.pairing.id_mismatches import IdComparison, find_mismatch
 from monitor.model.id_forms import make_speller
@@ -63,11 +64,18 @@ def test_a_few_unrelated_lists_are_no_news_and_many_are():
 
 
 def test_most_ids_need_not_meet_and_one_is_too_few():
-    few = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(35, 70)])
-    one = find([f"y{n}" for n in range(40)], [f"x{n}" for n in range(39, 70)])
+    ids = [f"y{n}" for n in range(40)]
+    few = find(ids, [f"x{n}" for n in range(35, 70)])
+    one = find(ids, [f"x{n}" for n in range(39, 70)])
 
     assert (few.kind, few.would_match, few.tried) == (MismatchKind.PREFIX, 5, 35)
     assert one is None
+
+
+def test_the_match_is_counted_among_all_ids(monkeypatch):
+    monkeypatch.setattr(id_mismatches, "_SEARCHED", 50)
+    found = find([*range(99)], [f"x{7 * n % 99}" for n in range(99)])
+    assert found.would_match == found.tried
 
 
 def lists(*rows):

@@ -7,7 +7,6 @@ import io
 import json
 import logging
 import sys
-import tempfile
 from contextlib import closing
 from functools import partial
 from unittest.mock import Mock
@@ -103,15 +102,6 @@ def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
 # ------ scores that wait on disk
 
 
-@pytest.fixture
-def spill(tmp_path, monkeypatch):
-    """Where temporary files go."""
-    folder = tmp_path / "spill"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
 def scores(names, **metrics):
     return Scores(
         users=pd.Index(names.split(), dtype="str"),
@@ -138,7 +128,8 @@ def test_scores_on_disk_are_read_in_order_with_every_metric_and_repeatedly(spill
 
 
 @pytest.mark.integration
-def test_scores_that_do_not_fit_on_disk_are_one_error(spill, monkeypatch):
+@pytest.mark.usefixtures("spill")
+def test_scores_that_do_not_fit_on_disk_are_one_error(monkeypatch):
     monkeypatch.setattr(score_spool, "SPOOL_MEMORY", "8MB")
     monkeypatch.setattr(temporary_database, "SPILL", "1MB")
     count = 10**6
@@ -150,7 +141,6 @@ def test_scores_that_do_not_fit_on_disk_are_one_error(spill, monkeypatch):
         pytest.raises(OutputError, match="or set keep_scores"),
     ):
         gathered.add(many)
-    assert not list(spill.iterdir())
 
 
 class FullSpool(DuckSpool):
@@ -163,9 +153,8 @@ class FullSpool(DuckSpool):
         raise OutputError(msg)
 
 
-def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
-    store, spill, monkeypatch
-):
+@pytest.mark.usefixtures("spill")
+def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(store, monkeypatch):
     monkeypatch.setattr(runner_module, "_open_spool", FullSpool)
     monkeypatch.setattr(runner_module, "RunScores", partial(RunScores, users_in_memory=5))
     names = [f"user-{number:02}" for number in range(20)]
@@ -175,7 +164,6 @@ def test_a_run_whose_scores_cannot_be_read_back_fails_and_stores_no_scores(
     assert found.status == RunStatus.FAILED
     assert found.reason == "the disk is full"
     assert not store.history.run_scores(found.id, ["extended_tau"]).by_metric
-    assert not list(spill.iterdir())
 
 
 # ------ several installations

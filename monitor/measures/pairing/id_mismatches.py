@@ -216,6 +216,9 @@ def find_mismatch(
             compared=compared,
             examples=(str(ours[0]), str(theirs[0])),
         )
+    all_ids = candidate if many is theirs else baseline
+    if len(all_ids) > len(many):
+        most = _count_matches(best.spell, few, all_ids)
     examples = _find_examples(best, ours, theirs)
     return IdMismatch(
         kind=_refine_kind(best.kind, examples),

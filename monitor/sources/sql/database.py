@@ -63,8 +63,7 @@ class ReadOnlyDatabase:
             SourceError: The database reports an error, or a limit is exceeded.
         """
         total = 0
-        # SQLite always streams. With this option, each row would go through another buffer.
-        streamed = {"stream_results": self.dialect != "sqlite", "max_row_buffer": _FETCH}
+        streamed = {"stream_results": self.dialect != "sqlite"}  # SQLite always streams
         with self._connection(deadline, str(statement)) as connection:
             for parameters in parameter_sets:
                 with connection.execute(
@@ -73,12 +72,9 @@ class ReadOnlyDatabase:
                     names = list(result.keys())
                     roots = {name: root_of(name, names) for name in columns}
                     require_columns(list(roots.values()), names, f"the answer of {self.where}")
-                    fetched = list(dict.fromkeys(roots.values()))
-                    answer: sa.Result[Any] = result
-                    if fetched != names:  # selecting columns takes as long as the query
-                        answer = result.columns(*map(names.index, fetched))
-                    for rows in self._fetch(answer):
-                        values = dict(zip(fetched, zip(*rows, strict=True), strict=True))
+                    places = {root: names.index(root) for root in roots.values()}
+                    for fetched in self._fetch(result, [*places.values()]):
+                        values = dict(zip(places, fetched, strict=True))
                         batch = select(
                             {
                                 name: _take_fields(values[root], name, root)
@@ -113,18 +109,27 @@ class ReadOnlyDatabase:
         require_columns(roots, present, f"table {options.table} of {self.where}")
         return roots
 
-    def _fetch(self, result: sa.Result[Any]) -> Iterator[Sequence[sa.Row[Any]]]:
-        """Yield the rows in parts. The size of a part in memory is limited."""
-        size = 1  # small, because the length of the values is not known yet
-        while rows := result.fetchmany(size):
-            longest = max(map(_longest, zip(*rows, strict=True)))
+    def _fetch(
+        self, result: sa.CursorResult[Any], places: Sequence[int]
+    ) -> Iterator[list[tuple[Any, ...]]]:
+        """Yield the columns at these places, in parts. The size of a part in memory is limited."""
+        # The first part is small, because the length of the values is not known yet. SQLAlchemy
+        # has fetched this row already. Further rows come from the driver's cursor, because
+        # SQLAlchemy would make an object of each row, which takes as long as the driver.
+        size = 1
+        rows: Sequence[Sequence[Any]] = result.fetchmany(size)
+        while rows:
+            all_columns = list(zip(*rows, strict=True))
+            columns = [all_columns[place] for place in places]
+            longest = max(map(_longest, columns))
             if longest > _LONGEST_VALUE:
                 raise SourceError(
                     f"{self.where} gives a value of length {longest}: select no value longer than "
                     f"{_LONGEST_VALUE}"
                 )
-            yield rows
+            yield columns
             size = min(10 * size, _FETCH, _FETCH_LENGTH // (longest + 1))
+            rows = result.cursor.fetchmany(size)
 
     @contextmanager
     def _connection(self, deadline: Deadline, statement: str) -> Iterator[sa.Connection]:
@@ -143,10 +148,11 @@ class ReadOnlyDatabase:
     def _translated(self, deadline: Deadline, statement: str) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
-            if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
+        except (DBAPIError, self._engine.dialect.loaded_dbapi.Error) as error:
+            driver_error = getattr(error, "orig", None) or error
+            if deadline.is_past or getattr(driver_error, "sqlstate", None) == _CANCELLED:
                 raise OverdueError from None
-            cause = sql_cause(error.orig or error, statement, self._url.query)
+            cause = sql_cause(driver_error, statement, self._url.query)
             raise SourceError(
                 f"{self.where} cannot be read: {cause}", permanent=cause.permanent
             ) from None

@@ -46,6 +46,7 @@ SIZE = 120
 DIMENSIONS = ("country", "tier", "vip")
 ODD = "odd"
 """Ids in an odd spelling, which options undo. One user occurs in two spellings."""
+pytestmark = pytest.mark.usefixtures("spill")
 second_ring = partial(pytest.param, marks=pytest.mark.integration)
 
 
@@ -125,16 +126,6 @@ WRITERS = {
     ".jsonl": lambda table, path: write_jsonl(table.to_pylist(), path),
     ".parts": write_parts,
 }
-
-
-@pytest.fixture(autouse=True)
-def spill(tmp_path, monkeypatch):
-    """The folder of temporary files. It is empty at the end."""
-    folder = tmp_path / "spill"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    yield folder
-    assert not list(folder.iterdir())
 
 
 def lists_of(*lists):
