@@ -131,7 +131,6 @@ def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     for said in (
         "rankwatch.db has mode 0644, so every account of this machine may read users and lists",
         "was 2",
-        "new",
         "noise_floor: ",
     ):
         assert said in done.stdout

@@ -124,7 +124,7 @@ def test_scores_on_disk_are_read_in_order_with_every_metric_and_repeatedly(spill
                 np.testing.assert_array_equal(
                     found.by_metric["Tau"], [np.nan, np.nan, 6.0, 4.0, np.nan, np.nan]
                 )
-        assert list(spill.iterdir()) == []
+        assert not list(spill.iterdir())
 
 
 @pytest.mark.integration
