@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ class ReadOnlyDatabase:
 
     def _fetch(
         self, result: sa.CursorResult[Any], places: Sequence[int]
-    ) -> Iterator[list[tuple[Any, ...]]]:
+    ) -> Iterator[list[list[Any]]]:
         """Yield the columns at these places, in parts. The size of a part in memory is limited."""
         # The first part is small, because the length of the values is not known yet. SQLAlchemy
         # has fetched this row already. Further rows come from the driver's cursor, because
@@ -119,8 +120,8 @@ class ReadOnlyDatabase:
         size = 1
         rows: Sequence[Sequence[Any]] = result.fetchmany(size)
         while rows:
-            all_columns = list(zip(*rows, strict=True))
-            columns = [all_columns[place] for place in places]
+            # This takes a third of the time of ``zip(*rows)``.
+            columns = [list(map(itemgetter(place), rows)) for place in places]
             longest = max(map(_longest, columns))
             if longest > _LONGEST_VALUE:
                 raise SourceError(
