@@ -55,6 +55,8 @@ def scratch_database(
         "preserve_insertion_order": in_order,
         "python_enable_replacements": False,
     }
+    if threads is not None:
+        config["threads"] = threads
     with (
         _private_folder() as folder,
         duckdb.connect(config={**config, "temp_directory": folder}) as database,
@@ -64,8 +66,6 @@ def scratch_database(
         # DuckDB ignores this limit in the configuration of a connection, so it is set here.
         if folder:
             database.execute(f"SET max_temp_directory_size = {sql_text(SPILL)}")
-        if threads is not None:
-            database.execute(f"SET threads = {threads:d}")
         database.execute(f"SET allowed_paths = [{', '.join(map(sql_text, dict.fromkeys(paths)))}]")
         # A progress bar would mix with the output of a command.
         database.execute("SET enable_progress_bar = false")

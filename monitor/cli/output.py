@@ -312,7 +312,7 @@ def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None
         for rank, (left, right, moved) in enumerate(pairs, start=1):
             rows.append((str(rank), name(left), name(right), moved))
         print_line()
-        title = f"user {user.user}   {scores_line(user)}"
+        title = f"user {user.user}   {scores_line(user)}".rstrip()
         heads = ("baseline", "candidate")
         arm = arm_of_scores(user.scores)
         if arm is not None:
@@ -321,8 +321,12 @@ def print_evidence(users: Iterable[Evidence], titles: Mapping[str, str]) -> None
 
 
 def scores_line(evidence: Evidence) -> str:
-    """Return the user's scores as one line."""
-    return "  ".join(f"{metric} {write_number(value)}" for metric, value in evidence.scores.items())
+    """Return the user's scores as one line, without those that are undefined."""
+    scores = []
+    for metric, value in evidence.scores.items():
+        if value is not None:
+            scores.append(f"{metric} {write_number(value)}")
+    return "  ".join(scores)
 
 
 def write_whole(path: Path, text: str) -> None:
