@@ -136,12 +136,11 @@ def fitting_options(
     path: Path,
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
-    advice: str = COLUMN_ADVICE,
 ) -> FileSourceOptions:
     """Return the options for the first user column and the first shape that fit the file.
 
     The options have the columns' names as the file spells them. Raises InputError if no shape
-    fits. It gives the ``advice`` if columns are missing. If the file cannot be read, the first of
+    fits. It gives `COLUMN_ADVICE` if columns are missing. If the file cannot be read, the first of
     each is used.
     """
     from monitor.model.column_names import USER_COLUMNS, match_column
@@ -168,7 +167,7 @@ def fitting_options(
     if problem is None:
         return closest
     if present:
-        problem = f"{problem}. {advice}"
+        problem = f"{problem}. {COLUMN_ADVICE}"
     raise InputError(problem)
 
 

@@ -12,10 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.compare_options import RankColumn, UserColumn, column_option
+from monitor.cli.compare_options import (
+    InOrder,
+    ItemColumn,
+    RankColumn,
+    ScoresColumn,
+    UserColumn,
+    column_option,
+)
 from monitor.cli.completion import DEFAULT_CONFIG
 from monitor.cli.config_file import try_config
 from monitor.cli.file_columns import (
+    COLUMN_ADVICE,
     find_file_problem,
     find_segments,
     fitting_options,
@@ -61,10 +69,6 @@ _NOISE_FLOOR = """\
       retrain: {retrained}
 """
 _HINT = '. A new file each day? path: "lists-{slot:%Y-%m-%d}.csv"'
-_INIT_ADVICE = (
-    "Name its columns: --user and --items if a row has a list, or --user, --item and --rank if it "
-    "has one item"
-)
 _SLOT_MARK = "{slot"
 _USER_MARK = "{user}"
 
@@ -81,7 +85,10 @@ class ListSource(StrEnum):
 _Ask = Callable[[str, str], str]
 """Returns the answer to a question. The second argument is the default answer."""
 _Columns = Mapping[str, str | None]
-"""Names of the columns ``user``, ``items``, ``item`` and ``rank``. None means the usual names."""
+"""Names of the columns ``user``, ``items``, ``item``, ``rank`` and ``scores``.
+
+None means the usual names, or no scores.
+"""
 
 
 @immutable
@@ -196,10 +203,10 @@ def init(  # noqa: PLR0913 - the command's options
         str | None,
         column_option("Column with the list of items. For http: JMESPath to the ids in an answer."),
     ] = None,
-    item: Annotated[
-        str | None, column_option("Column with one item in each row. Requires --rank.")
-    ] = None,
+    item: ItemColumn = None,
     rank: RankColumn = None,
+    scores: ScoresColumn = None,
+    in_order: InOrder = False,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
         bool, typer.Option("--minimal", help="Write a short file, and ask no questions.")
@@ -248,9 +255,21 @@ def init(  # noqa: PLR0913 - the command's options
     are_named = reaches_person or named is not None
     for option, question in _QUESTIONS[kind].asked.items():
         answers[option] = answers[option] or ask(*question)
-    columns = {"user": user, "items": answers["items"], "item": item, "rank": rank}
+    if in_order and kind is not ListSource.FILES:
+        raise typer.BadParameter("--in-order is for files: other kinds have no order of rows")
     draft = _Draft(
-        kind=kind, server=answers["server"], columns=columns, ask=ask, asks=reaches_person
+        kind=kind,
+        server=answers["server"],
+        columns={
+            "user": user,
+            "items": answers["items"],
+            "item": item,
+            "rank": rank,
+            "scores": scores,
+        },
+        in_order=in_order,
+        ask=ask,
+        asks=reaches_person,
     )
     addresses = [str(answers["baseline"]), str(answers["candidate"])]
     if retrained is not None:
@@ -339,6 +358,7 @@ class _Draft:
     kind: ListSource
     server: str | None
     columns: _Columns
+    in_order: bool  # the rows of a user are sorted, with the best item first
     ask: _Ask
     asks: bool  # a person can name columns
 
@@ -384,15 +404,19 @@ class _Draft:
         if must_exist:
             _require_file(path)
         if find_file_problem(Path(path)) is not None:
-            return {"path": path, **_pick_columns(self.columns)}
+            columns = dict[str, object](_pick_columns(self.columns))
+            if self.in_order:
+                columns = {"user": columns["user"], "item": columns["item"], "in_order": True}
+            return {"path": path, **columns}
         try:
-            options = _fit(path, self.columns)
+            options = _fit(path, self.columns, in_order=self.in_order)
         except InputError as error:
             if not self.asks:
                 raise
             print_line(str(error))
-            options = _fit(path, _ask_columns(self.ask))
-        return {"path": path, **options.model_dump(include=set(self.columns), exclude_none=True)}
+            options = _fit(path, _ask_columns(self.ask), in_order=self.in_order)
+        names = {*self.columns, "in_order"}
+        return {"path": path, **options.model_dump(include=names, exclude_defaults=True)}
 
 
 def _segments(path: Path, user: str | None) -> dict[str, list[str]]:
@@ -408,17 +432,24 @@ def _require_file(path: str) -> None:
         raise InputError(problem)
 
 
-def _fit(path: str, columns: _Columns) -> FileSourceOptions:
+def _fit(path: str, columns: _Columns, *, in_order: bool) -> FileSourceOptions:
     """Return the options of a file that has these columns, or columns with usual names."""
-    shapes: list[dict[str, object]] = [{**columns}]
+    shapes: list[dict[str, object]] = [{**columns, "in_order": in_order}]
     if columns["items"] is None or (columns["item"] is None and columns["rank"] is None):
-        shapes = list_shapes({}, columns["items"] or "items", columns["item"], columns["rank"])
-    return fitting_options(Path(path), columns["user"], shapes, _INIT_ADVICE)
+        scores = {"scores": columns["scores"]} if columns["scores"] else {}
+        shapes = list_shapes(
+            scores,
+            columns["items"] or "items",
+            columns["item"],
+            columns["rank"],
+            in_order=in_order,
+        )
+    return fitting_options(Path(path), columns["user"], shapes)
 
 
 def _ask_columns(ask: _Ask) -> _Columns:
     """Ask for the columns of a file whose columns have unusual names."""
-    columns = dict.fromkeys(("items", "item", "rank"))
+    columns = dict.fromkeys(("items", "item", "rank", "scores"))
     user = ask("Column with the user", USER_COLUMNS[0])
     items = ask("Column with the list of items. Empty if a row has one item", "")
     if items:
@@ -447,7 +478,7 @@ def _table_columns(url: str, table: str, columns: _Columns) -> dict[str, str]:
 def _pick_columns(
     columns: _Columns, present: Sequence[str] = (), table: str = ""
 ) -> dict[str, str]:
-    """Return which columns have the user, and the list or the item and its rank.
+    """Return which columns have the user, and the list or the item and its rank or score.
 
     If it is unknown which columns are ``present``, these are the named or the first usual columns.
     """
@@ -458,7 +489,7 @@ def _pick_columns(
         column = str(match_column(wanted, present))
         if present and column not in present:
             raise InputError(
-                f"table {table} has no column {write_absent(wanted[0], present)}. {_INIT_ADVICE}"
+                f"table {table} has no column {write_absent(wanted[0], present)}. {COLUMN_ADVICE}"
             )
         return column
 
@@ -467,7 +498,12 @@ def _pick_columns(
     is_wide = columns["item"] is None and items in present
     if columns["items"] is not None or is_wide:
         return picked | {"items": pick("items", ("items",))}
-    return picked | {"item": pick("item", ITEM_COLUMNS), "rank": pick("rank", RANK_COLUMNS)}
+    picked["item"] = pick("item", ITEM_COLUMNS)
+    if columns["scores"] is not None:
+        picked["scores"] = pick("scores", ())
+        if columns["rank"] is None:
+            return picked
+    return picked | {"rank": pick("rank", RANK_COLUMNS)}
 
 
 def _as_yaml(value: object) -> str:

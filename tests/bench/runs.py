@@ -178,31 +178,27 @@ def write_lists(folder, users, k, _=None):
 def write_log(folder, users, k, url, *, is_sql, is_unpaired):
     """Write a log of both arms. In a test, each arm has as many users, with a pre-test list and a current list."""
     write_lists(folder, users * (1 + is_unpaired), k)
+    place = f'sql: {{url: "{url}", table: log' if is_sql else "file: {path: log.parquet"
+    log = f"{{{place}, {SERVED}"
+    arms, parts = {}, []
+    for arm, name, age in (("a", "baseline", "before"), ("b", "candidate", "now")):
+        arms[name] = f"{log}, arm: {{arm: {arm}}}}}}}}}"
+        served = f"'{arm}'"
+        if is_unpaired:
+            served = "CASE WHEN user_id[-1] IN ('1', '3', '5', '7', '9') THEN 'a' ELSE 'b' END"
+        time = AT[age if is_unpaired else "now"]
+        items = "to_json(items)::VARCHAR AS items" if is_sql else "items"
+        rows = folder / f"{name}.parquet"
+        at = f"'{time}'" if is_sql else f"TIMESTAMP '{time}'"
+        parts.append(f"SELECT user_id, {items}, {served} AS arm, {at} AS at FROM '{rows}'")
     with duckdb.connect() as database:
-        parts = []
-        for arm, name, age in (("a", "baseline", "before"), ("b", "candidate", "now")):
-            served = f"'{arm}'"
-            if is_unpaired:
-                served = "CASE WHEN user_id[-1] IN ('1', '3', '5', '7', '9') THEN 'a' ELSE 'b' END"
-            time = AT[age if is_unpaired else "now"]
-            items = "to_json(items)::VARCHAR AS items" if is_sql else "items"
-            rows = folder / f"{name}.parquet"
-            at = f"'{time}'" if is_sql else f"TIMESTAMP '{time}'"
-            parts.append(f"SELECT user_id, {items}, {served} AS arm, {at} AS at FROM '{rows}'")
         rows = database.sql(" UNION ALL ".join(parts))
-        place = "file: {path: log.parquet"
         if is_sql:
-            place = f'sql: {{url: "{url}", table: log'
             write_table(url, rows)
         else:
             rows.write_parquet(f"{folder}/log.parquet")
-    log = f"{{{place}, {SERVED}"
     if is_unpaired:
         return UNPAIRED.format(log=log + "}}}")
-    arms = {
-        name: f"{log}, arm: {{arm: {arm}}}}}}}}}"
-        for name, arm in (("baseline", "a"), ("candidate", "b"))
-    }
     return PAIRED.format(**arms)
 
 

@@ -71,13 +71,14 @@ def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_ar
         write_csv(name, SHOP, SHOP_PLACES)
     write_csv("odd.csv", "who,what,where", PLACES)
     assert_refused("""
-        init --baseline old.csv --candidate odd.csv | 2 | --user, --item and --rank if it has one item
+        init --baseline old.csv --candidate odd.csv | 2 | --user, --item and one of --rank, --scores and --in-order
     """)
     assert not Path("rankwatch.yaml").exists()
-    rankwatch("init --baseline odd.csv --candidate odd.csv --user who --item what --rank where")
-    assert (
-        "{path: odd.csv, user: who, item: what, rank: where}" in Path("rankwatch.yaml").read_text()
-    )
+    for order in ("scores", "rank"):
+        rankwatch(
+            f"init --force --baseline odd.csv --candidate odd.csv --user who --item what --{order} where"
+        )
+        assert f"user: who, item: what, {order}: where}}" in Path("rankwatch.yaml").read_text()
 
     rankwatch("init --force --baseline old.csv --candidate new.csv --retrained second.csv")
     written = Path("rankwatch.yaml").read_text()
