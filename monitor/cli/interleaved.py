@@ -63,10 +63,10 @@ def interleaved(
         preference = compare_teams(options, team, click, pair)
     except SourceError as error:
         raise InputError(error.shown) from None
-    if as_json:
-        print_json(asdict(preference))
-        return
     ties = preference.users - preference.for_baseline - preference.for_candidate
+    if as_json:
+        print_json({**asdict(preference), "for_neither": ties})
+        return
     rows = (
         (f"the baseline ({pair[0]})", f"{preference.for_baseline:,}"),
         (f"the candidate ({pair[1]})", f"{preference.for_candidate:,}"),
