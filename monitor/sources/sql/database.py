@@ -143,7 +143,13 @@ class ReadOnlyDatabase:
                 )
             with self._engine.connect() as connection:
                 _limit_statements(connection, deadline)
-                yield connection
+                try:
+                    yield connection
+                except self._engine.dialect.loaded_dbapi.Error:
+                    # The error of the driver's cursor is unknown to SQLAlchemy. A rollback of a
+                    # lost connection would raise another error and hide this one.
+                    connection.invalidate()
+                    raise
 
     @contextmanager
     def _translated(self, deadline: Deadline, statement: str) -> Iterator[None]:
