@@ -255,8 +255,11 @@ def init(  # noqa: PLR0913 - the command's options
     are_named = reaches_person or named is not None
     for option, question in _QUESTIONS[kind].asked.items():
         answers[option] = answers[option] or ask(*question)
-    if in_order and kind is not ListSource.FILES:
-        raise typer.BadParameter("--in-order is for files: other kinds have no order of rows")
+    _refuse_unused(
+        kind, {"--item": item, "--rank": rank, "--scores": scores, "--in-order": in_order}
+    )
+    if in_order and (rank or items):
+        raise typer.BadParameter("--in-order replaces --rank and --items: leave these out")
     draft = _Draft(
         kind=kind,
         server=answers["server"],
@@ -289,6 +292,14 @@ def init(  # noqa: PLR0913 - the command's options
     )
     _write_config(target, text, force=force)
     _compare_first_lists(target, addresses if kind is ListSource.FILES else [])
+
+
+def _refuse_unused(kind: ListSource, given: Mapping[str, object]) -> None:
+    """Raise BadParameter if an option is given that this kind of lists does not use."""
+    used = {ListSource.FILES: set(given), ListSource.SQL: set(given) - {"--in-order"}}
+    for option, value in given.items():
+        if value and option not in used.get(kind, ()):
+            raise typer.BadParameter(f"{option} is not for {kind}: leave it out")
 
 
 def _compare_first_lists(target: Path, files: Sequence[str]) -> None:
@@ -406,7 +417,8 @@ class _Draft:
         if find_file_problem(Path(path)) is not None:
             columns = dict[str, object](_pick_columns(self.columns))
             if self.in_order:
-                columns = {"user": columns["user"], "item": columns["item"], "in_order": True}
+                columns.pop("rank", None)
+                columns["in_order"] = True
             return {"path": path, **columns}
         try:
             options = _fit(path, self.columns, in_order=self.in_order)

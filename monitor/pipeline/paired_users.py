@@ -80,7 +80,7 @@ class PairedSteps(SlotContext):
         )
 
     def _missing_floor(self, run: MeasuredRun) -> Iterator[str]:
-        """Yield a sentence if few users have a second list of the baseline, and say why."""
+        """Yield a sentence if few of the compared users have a second list of the baseline."""
         noise_floor = self.comparison.measuring.noise_floor
         if noise_floor is NoiseFloor.TEMPORAL:
             # Rotating users have no lists in the last run, so few second lists are normal.

@@ -72,6 +72,10 @@ def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_ar
     write_csv("odd.csv", "who,what,where", PLACES)
     assert_refused("""
         init --baseline old.csv --candidate odd.csv | 2 | --user, --item and one of --rank, --scores and --in-order
+        init --baseline odd.csv --candidate odd.csv --in-order | 2 | odd.csv has no column
+        init --in-order --rank where | 2 | --in-order replaces --rank and --items: leave these out
+        init --kind sql --in-order | 2 | --in-order is not for sql: leave it out
+        init --kind http --scores s | 2 | --scores is not for http: leave it out
     """)
     assert not Path("rankwatch.yaml").exists()
     for order in ("scores", "rank"):

@@ -114,9 +114,9 @@ class ReadOnlyDatabase:
         self, result: sa.CursorResult[Any], places: Sequence[int]
     ) -> Iterator[list[list[Any]]]:
         """Yield the columns at these places, in parts. The size of a part in memory is limited."""
-        # The first part is small, because the length of the values is not known yet. SQLAlchemy
-        # has fetched this row already. Further rows come from the driver's cursor, because
-        # SQLAlchemy would make an object of each row, which takes as long as the driver.
+        # The first part is one row, because the length of the values is not known yet. SQLAlchemy
+        # returns it, because it may have fetched it already. Further rows come from the driver's
+        # cursor: SQLAlchemy would make an object of each row, which takes as long as the driver.
         size = 1
         rows: Sequence[Sequence[Any]] = result.fetchmany(size)
         while rows:
