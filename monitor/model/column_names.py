@@ -12,8 +12,27 @@ USER_COLUMNS = (
     "member",
     "query_id",
     "query",
+    "uid",
+    "visitor_id",
+    "account_id",
+    "session_id",
 )
-ITEM_COLUMNS = ("item_id", "item", "product_id", "product", "sku", "article_id", "article")
+ITEM_COLUMNS = (
+    "item_id",
+    "item",
+    "product_id",
+    "product",
+    "sku",
+    "article_id",
+    "article",
+    "iid",
+    "movie_id",
+    "video_id",
+    "track_id",
+    "content_id",
+    "document_id",
+    "doc_id",
+)
 RANK_COLUMNS = ("rank", "position", "place")
 
 

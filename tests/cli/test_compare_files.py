@@ -101,7 +101,7 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
         for rank, (item, score) in enumerate(zip(items, SCORES, strict=True))
     ]
     write_long("long.csv", ",", ["user_id", "product", "place", "points"], rows)
-    write_long("ordered.tsv", "\t", ["UserID", "Product"], [row[:2] for row in rows])
+    write_long("ordered.tsv", "\t", ["UserID", "movieId"], [row[:2] for row in rows])
     expected = read_comparison("compare candidate.jsonl base.jsonl")
     for file in ("long.csv --item product --rank place", "ordered.tsv --in-order"):
         said = read_comparison(f"compare candidate.jsonl {file}")
