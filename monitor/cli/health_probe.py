@@ -6,8 +6,9 @@ slowly.
 
 import ssl
 from contextlib import closing, suppress
+from errno import ECONNRESET
 from functools import partial
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
 from pathlib import Path
 
 import typer
@@ -41,18 +42,21 @@ def probe_daemon(
         call = BackgroundCall(partial(_fetch, plain, encrypted, f"/-/{word}"), name="healthcheck")
         status, answer = call.wait(Deadline.after(timeout_s))
     except (OverdueError, TimeoutError):
-        return False, f"no answer from {address}: timed out"
+        why = "timed out"
     except _RefusedError as error:
-        return False, f"no answer from {address}: {error}"
-    except (OSError, HTTPException) as error:
+        why = str(error)
+    except OSError as error:
         cause = system_cause(error)
-        what = cause.what if cause else type(error).__name__
-        return False, f"no answer from {address}: {what}"
-    if (status, answer) == (_OK, word):
-        return True, answer
-    if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":
-        return False, answer
-    return False, f"another program answers at {address}, not rankwatch (status {status})"
+        why = cause.what if cause else type(error).__name__
+    except HTTPException:
+        return False, f"another program answers at {address}, not rankwatch"
+    else:
+        if (status, answer) == (_OK, word):
+            return True, answer
+        if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":
+            return False, answer
+        return False, f"another program answers at {address}, not rankwatch (status {status})"
+    return False, f"no answer from {address}: {why}"
 
 
 def _fetch(
@@ -60,23 +64,35 @@ def _fetch(
     encrypted: HTTPSConnection,
     path: str,
 ) -> tuple[int, str]:
-    """Return status and text of the answer. If the server ends the plain connection, try TLS."""
+    """Return status and text of the answer. If the server does not speak HTTP, try TLS.
+
+    If the server does not speak TLS either, raise the error of the plain connection.
+    """
     plain.connect()
     try:
         return _request_text(plain, path)
+    except RemoteDisconnected:
+        plain_error: Exception = ConnectionResetError(ECONNRESET, "no answer")
     except _CLOSED as error:
         plain_error = error
-    try:
-        encrypted.connect()
-    except (ssl.SSLError, *_CLOSED) as error:
-        if "ALERT" in _tls_reason(error):
-            raise _refusal(error) from None
-        raise plain_error from None
+    if not _connect_with_tls(encrypted):
+        raise plain_error
     try:
         return _request_text(encrypted, path)
     except (ssl.SSLError, *_CLOSED) as error:
         # In TLS 1.3 the server may refuse the client's certificate after the handshake.
         raise _refusal(error) from None
+
+
+def _connect_with_tls(encrypted: HTTPSConnection) -> bool:
+    """Return whether the server speaks TLS. Raises _RefusedError if it refuses this client."""
+    try:
+        encrypted.connect()
+    except (ssl.SSLError, *_CLOSED) as error:
+        if "ALERT" in _tls_reason(error):
+            raise _refusal(error) from None
+        return False
+    return True
 
 
 def _request_text(connection: HTTPConnection, path: str) -> tuple[int, str]:
