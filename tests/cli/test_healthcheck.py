@@ -81,8 +81,7 @@ def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(collector):
     for reply in [trickle_body, trickle_headers, of_tls]:
         collector.default = reply
         address = address_of(collector)
-        late = (1, f"no answer from {address}: timed out")
-        assert ask_at(address, "--timeout 0.3") == late
+        assert ask_at(address, "--timeout 0.3") == (1, f"no answer from {address}: timed out")
 
 
 def test_only_the_word_of_a_daemon_counts(collector):

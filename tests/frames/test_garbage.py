@@ -51,7 +51,7 @@ def test_what_has_no_order_or_no_items_is_no_list():
 
 
 def test_a_missing_id_is_an_error_and_no_item():
-    for missing in [None, pd.NA, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")]:
+    for missing in [None, pd.NA, Decimal("NaN"), np.datetime64("NaT", "D"), np.float32("nan")]:
         message = r"found .* where an item id was expected: drop it or replace it by an id"
         for ranking in (["a", missing], [missing], pd.Series(["a", missing], dtype=object)):
             with pytest.raises(InputError, match=message):

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from os.path import commonprefix
 
 import numpy as np
 import pandas as pd
@@ -352,7 +351,12 @@ def _common_start(texts: Sequence[str]) -> str:
     """The longest prefix that all these distinct texts have. It is empty for a single text."""
     if len(texts) < 2:  # noqa: PLR2004 - one id has no common prefix
         return ""
-    return commonprefix(texts)  # noqa: RUF071 - these are no paths
+    first = min(texts)
+    # A prefix of the first and the last text is a prefix of each text between them.
+    for length, (a, b) in enumerate(zip(first, max(texts), strict=False)):
+        if a != b:
+            return first[:length]
+    return first
 
 
 def _find_examples(
