@@ -6,7 +6,7 @@ import pytest
 
 from commands import assert_refused, rankwatch
 from servers.certificates import found
-from servers.webhook import answer, disconnect, trickle_body, trickle_headers
+from servers.webhook import answer, disconnect, send_and_end, trickle_body, trickle_headers
 from web.sites import serving, tls_of
 
 
@@ -94,13 +94,9 @@ def test_only_the_word_of_a_daemon_counts(collector):
 
 
 def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
-    def say(_, sock):
-        sock.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
-        sock.shutdown(socket.SHUT_RDWR)
-
     for collector.default, said in (
         (disconnect, "no answer from {}: the server closed the connection"),
-        (say, "another program answers at {}, not rankwatch"),
+        (send_and_end(b"SSH-2.0-OpenSSH_9.2"), "another program answers at {}, not rankwatch"),
     ):
         address = address_of(collector)
         assert ask_at(address) == (1, said.format(address))

@@ -182,6 +182,9 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def _read(self):
         try:
+            # A client of TLS sends no line.
+            if self.rfile.peek(1)[:1] == b"\x16":  # type: ignore[attr-defined]
+                return None
             line = self.rfile.readline().decode("latin-1").split()
             if len(line) != 3:
                 return None
