@@ -155,12 +155,19 @@ def test_the_wait_restarts_after_a_pause(world):
     assert LONGEST_LOOP_PAUSE_S < 10 * 3600
 
 
-def test_a_comparison_that_never_ran_is_stale_after_its_wait(world):
-    world.watched = replace(
-        world.watched, comparison=replace(world.watched.comparison, name="search")
-    )
+def test_a_comparison_that_never_ran_or_was_added_again_is_stale_after_its_wait(world):
+    home_feed = world.watched
+    world.watched = replace(home_feed, comparison=replace(home_feed.comparison, name="search"))
     assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + 10 * MINUTE
     assert world.changes()[0].comparison == "search"
+    world.watched = home_feed
+    assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + 10 * MINUTE
+
+
+def test_the_wait_restarts_with_a_new_schedule(world):
+    world.watch(HOUR / 2)
+    world.watched = replace(world.watched, schedule=Every(5 * MINUTE))
+    assert world.watch(HOUR) == SLOT + 45 * MINUTE
 
 
 NOW = SLOT + 50 * DAY
