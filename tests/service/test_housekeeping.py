@@ -3,13 +3,26 @@
 import threading
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 import published
 from alerts.test_conditions import condition
 from export.page import scraped
-from factories import DAY, HOUR, MINUTE, SECOND, SLOT, HeldClock, comparison, lost_lists, pull, rule
+from factories import (
+    DAY,
+    HOUR,
+    MINUTE,
+    SECOND,
+    SLOT,
+    HeldClock,
+    comparison,
+    lost_lists,
+    pull,
+    rule,
+    state,
+)
 from logs import captured
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import DatabaseError, DatabaseErrorKind
@@ -21,10 +34,11 @@ from monitor.service.daemon import jobs
 from monitor.service.daemon.outage import OutageMonitor, look_again, measure_away_s
 from monitor.service.daemon.slots import LONGEST_LOOP_PAUSE_S, StalenessMonitor, count_skipped
 from monitor.service.runner import WatchedComparison
+from monitor.service.silence_check import SilenceCheck
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from pipeline.canned import Canned
-from storage.worked import run, transitions
+from storage.worked import run, silence, transitions
 from tables import rows
 
 LOOK = MINUTE
@@ -207,3 +221,18 @@ def test_skipped_slots_are_counted_as_overlap_busy_or_missed():
         assert " ".join(f"{reason}={count}" for reason, count in sorted(skipped.items())) == counts
         for earlier in (SLOT + MINUTE, SLOT):
             assert count_skipped(Every(MINUTE), newest, earlier, due) == {}
+
+
+def test_few_runs_compare_silences_with_the_alerts_of_all_comparisons():
+    clock, reads = HeldClock(), []
+    silences = [silence(SLOT, SLOT + DAY, f"alert={alert}") for alert in ("SimilarityLow", "x")]
+    alerts = SimpleNamespace(
+        silences=lambda **_: silences, states=lambda: reads.append(1) or [state()]
+    )
+    check = SilenceCheck(alerts, clock)
+    for _ in range(2):
+        for _ in range(3):
+            (unmatched,) = check.unmatched("home-feed", [state()])
+            assert unmatched.name == "alert=x"
+        clock.pass_by(600)
+    assert len(reads) == 2
