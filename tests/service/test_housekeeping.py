@@ -3,7 +3,7 @@
 import threading
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -224,15 +224,15 @@ def test_skipped_slots_are_counted_as_overlap_busy_or_missed():
 
 
 def test_few_runs_compare_silences_with_the_alerts_of_all_comparisons():
-    clock, reads = HeldClock(), []
-    silences = [silence(SLOT, SLOT + DAY, f"alert={alert}") for alert in ("SimilarityLow", "x")]
-    alerts = SimpleNamespace(
-        silences=lambda **_: silences, states=lambda: reads.append(1) or [state()]
-    )
+    clock, alerts = HeldClock(), Mock()
+    alerts.silences.return_value = [
+        silence(SLOT, SLOT + DAY, f"alert={alert}") for alert in ("SimilarityLow", "x")
+    ]
+    alerts.states.return_value = [state()]
     check = SilenceCheck(alerts, clock)
     for _ in range(2):
         for _ in range(3):
             (unmatched,) = check.unmatched("home-feed", [state()])
             assert unmatched.name == "alert=x"
         clock.pass_by(600)
-    assert len(reads) == 2
+    assert alerts.states.call_count == 2
