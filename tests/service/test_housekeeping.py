@@ -172,7 +172,6 @@ def test_a_comparison_that_never_ran_or_was_added_again_is_stale_after_its_wait(
     home_feed = world.watched
     world.watched = replace(home_feed, comparison=replace(home_feed.comparison, name="search"))
     assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + 10 * MINUTE
-    assert world.changes()[0].comparison == "search"
     world.watched = home_feed
     assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + 10 * MINUTE
 
@@ -225,13 +224,12 @@ def test_skipped_slots_are_counted_as_overlap_busy_or_missed():
 def test_few_runs_compare_silences_with_the_alerts_of_all_comparisons():
     clock, alerts = HeldClock(), Mock()
     alerts.silences.return_value = [
-        silence(SLOT, SLOT + DAY, f"alert={alert}") for alert in ("SimilarityLow", "x")
+        silence(SLOT, SLOT, f"alert={alert}") for alert in ("SimilarityLow", "x")
     ]
     alerts.states.return_value = [state()]
     check = SilenceCheck(alerts, clock)
-    for _ in range(2):
-        for _ in range(3):
-            (unmatched,) = check.unmatched("home-feed", [state()])
-            assert unmatched.name == "alert=x"
-        clock.pass_by(600)
+    for seconds in (0, 599, 1):
+        clock.pass_by(seconds)
+        (unmatched,) = check.unmatched("home-feed", [state()])
+        assert unmatched.name == "alert=x"
     assert alerts.states.call_count == 2
