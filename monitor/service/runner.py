@@ -181,7 +181,7 @@ class Runner:
     _silences: SilenceCheck = field(init=False)
 
     def __post_init__(self) -> None:
-        self._silences = SilenceCheck(self.store.alerts, self.clock)
+        self._silences = SilenceCheck(self.store, self.clock)
 
     def run(
         self,

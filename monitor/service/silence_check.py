@@ -11,7 +11,7 @@ from monitor.model.ports import Clock
 from monitor.model.run_reasons import UnmatchedName
 
 if TYPE_CHECKING:  # because importing SQLAlchemy is slow
-    from monitor.storage.alert_store import SqlAlertStore
+    from monitor.storage import SqlStore
 
 _CHECKED_AGAIN_S = 600.0
 """Reading the 132,000 alerts of 500 comparisons takes 2.6 s of CPU time, so not each run does."""
@@ -20,8 +20,8 @@ _CHECKED_AGAIN_S = 600.0
 class SilenceCheck:
     """Compares active silences with stored alerts. Threads may share it."""
 
-    def __init__(self, alerts: "SqlAlertStore", clock: Clock) -> None:
-        self._alerts = alerts
+    def __init__(self, store: "SqlStore", clock: Clock) -> None:
+        self._store = store
         self._clock = clock
         # For each silence, when it was last compared with the alerts of all comparisons, and the
         # result.
@@ -33,7 +33,7 @@ class SilenceCheck:
         ``states`` are the states of the comparison's alerts.
         """
         unmatched: list[UnmatchedName] = []
-        for silence in self._alerts.silences(ending_after=self._clock.now()):
+        for silence in self._store.alerts.silences(ending_after=self._clock.now()):
             if may_concern(silence, comparison) and find_unmatched_silences(
                 [silence], states, {comparison: None}
             ):
@@ -45,7 +45,7 @@ class SilenceCheck:
         now_s = self._clock.monotonic()
         checked_s, unmatched = self._checked.get(silence.id, (-inf, ()))
         if now_s - checked_s >= _CHECKED_AGAIN_S:
-            states = self._alerts.states()
+            states = self._store.alerts.states()
             comparisons = dict.fromkeys(state.comparison for state in states)
             unmatched = find_unmatched_silences([silence], states, comparisons)
             self._checked[silence.id] = now_s, unmatched

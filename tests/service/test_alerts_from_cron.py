@@ -42,4 +42,4 @@ def test_alerts_that_another_configuration_lacks_end_unless_a_daemon_uses_the_da
         assert not said
         with open_one_shot(other, reconciles=True, say=said.append) as service:
             assert bool(service.store.alerts.firing()) is not bool(said)
-    assert said[0].startswith("1 alert of feed ended, because ")
+    assert "1 alert of feed ended" in said[0]

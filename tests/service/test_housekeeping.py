@@ -222,14 +222,14 @@ def test_skipped_slots_are_counted_as_overlap_busy_or_missed():
 
 
 def test_few_runs_compare_silences_with_the_alerts_of_all_comparisons():
-    clock, alerts = HeldClock(), Mock()
-    alerts.silences.return_value = [
+    clock, store = HeldClock(), Mock()
+    store.alerts.silences.return_value = [
         silence(SLOT, SLOT, f"alert={alert}") for alert in ("SimilarityLow", "x")
     ]
-    alerts.states.return_value = [state()]
-    check = SilenceCheck(alerts, clock)
+    store.alerts.states.return_value = [state()]
+    check = SilenceCheck(store, clock)
     for seconds in (0, 599, 1):
         clock.pass_by(seconds)
         (unmatched,) = check.unmatched("home-feed", [state()])
         assert unmatched.name == "alert=x"
-    assert alerts.states.call_count == 2
+    assert store.alerts.states.call_count == 2
