@@ -139,8 +139,8 @@ class Staleness:
     has_succeeded: bool
     # `stale_after` runs may fail. This is the deadline of the last one of these runs.
     overdue_at: datetime
-    # Monotonic time since the latest of these events: this process started, a run succeeded, the
-    # clock jumped, the machine slept.
+    # Monotonic time since the latest of these events: this process started, the comparison was
+    # added, its schedule changed, the clock jumped, the machine slept.
     seen_s: float
     needed_s: float  # once ``seen_s`` reaches this, another run must have ended
     cause: RootCause = field(default_factory=RootCause)

@@ -136,10 +136,10 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
     The command checks that the tables have the form that this version expects, and that a SQLite
     file is not damaged. The command reads the complete file, which takes about ten seconds for each
-    gigabyte. The exit code is 0 if no problem is found. Otherwise the exit code is 4, and the
-    command prints the problems.
+    gigabyte. Then the command checks whether the database can be written. The exit code is 0 if no
+    problem is found. Otherwise the exit code is 4, and the command prints the problems.
     """
-    from monitor.storage import schema_version
+    from monitor.storage import opened_store, schema_version
     from monitor.storage.database_url import describe_url, parse_url
 
     url = _database_url(config)
@@ -179,6 +179,9 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
             f"{database}: the tables differ from what this version expects: "
             f"{'; '.join(differences)}: undo these changes, or restore a backup"
         )
+    with opened_store(url) as store:
+        # All reads succeed on a full disk, but rankwatch must write too.
+        store.maintenance.probe_write()
     if as_json:
         return
     print_line(f"schema {current}: as expected")

@@ -119,7 +119,7 @@ def list_alerts(
         return
     if not as_json:
         _print_states([state for state in states if state.state != "quiet"], as_json=False)
-        for line in _quiet_lines(states):
+        for line in _quiet_lines(states, configured):
             print_line(line)
         print_line()
     print_objects(
@@ -141,8 +141,11 @@ def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
     )
 
 
-def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
-    """Return one line for each comparison. It counts the comparison's quiet alerts by reason."""
+def _quiet_lines(states: Sequence[AlertState], configured: Sequence[str]) -> list[str]:
+    """Return one line for each comparison. It counts the comparison's quiet alerts by reason.
+
+    If a comparison is not in ``configured``, the line says that nobody watches it.
+    """
     reasons_of: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for state in states:
         if state.state == "quiet":
@@ -152,6 +155,9 @@ def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
             reasons_of[state.comparison][reason] += 1
     lines = []
     for name, reasons in reasons_of.items():
+        if name not in configured:
+            lines.append(f"{name}: not watched, because it is not in the configuration")
+            continue
         parts = [f"{count:,} {reason}" for reason, count in reasons.most_common(_REASONS)]
         if len(reasons) > _REASONS:
             parts.append("...")

@@ -79,6 +79,7 @@ class MemoryRequest:
     splits: int = 0  # the explanation compares this run with at most this many healthy runs
     # Whether the run needs the lists of the last run, and the lists from before the current alerts.
     wants_last_lists: bool = False
+    k: int = 0  # the lists must be of a run with at least this k
     # Whether the run needs the split that the last run planned. Only unpaired comparisons do
     wants_planned_baseline_share: bool = False
 

@@ -127,6 +127,7 @@ def alert_of(
     external_url: str,
     labels: Mapping[str, str] | None = None,
     briefing: Briefing | None = None,
+    interval: timedelta | None = None,
 ) -> dict[str, object]:
     """Return one alert as JSON. ``members`` is a group of `group_alerts`.
 
@@ -141,7 +142,7 @@ def alert_of(
         ends_at = max(member.at for member in members)
     return {
         "labels": {**(labels or {}), **_labels_of(lead)},
-        "annotations": _annotations(lead, briefing, [member.segment for member in shown]),
+        "annotations": _annotations(lead, briefing, interval, [member.segment for member in shown]),
         "startsAt": format_instant(starts_at),
         "endsAt": format_instant(ends_at),
         "generatorURL": page_url(lead, external_url),
@@ -149,10 +150,13 @@ def alert_of(
 
 
 def _annotations(
-    lead: Transition, briefing: Briefing | None, segments: Sequence[str]
+    lead: Transition,
+    briefing: Briefing | None,
+    interval: timedelta | None,
+    segments: Sequence[str],
 ) -> dict[str, str]:
     """The annotations. All together have at most 4,000 characters, and the segments at most 500."""
-    annotations = alert_annotations(lead, briefing)
+    annotations = alert_annotations(lead, briefing, interval)
     if len(annotations.get("runbook_url", "")) > _LONGEST_TEXT:
         del annotations["runbook_url"]
     if len(segments) > 1:
@@ -195,7 +199,12 @@ class Alertmanager(HttpReceiver):
         alerts = []
         for members in groups:
             alert = alert_of(
-                members, ends_at, self.external_url, self._options.labels, message.briefing
+                members,
+                ends_at,
+                self.external_url,
+                self._options.labels,
+                message.briefing,
+                message.interval,
             )
             alerts.append(alert)
         headers = _credentials(self._options)

@@ -13,7 +13,7 @@ from monitor.alerts.incidents import find_leads
 from monitor.boundary.options import HeaderSecret
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
-from monitor.model.notifications import Briefing, Message, MessageStatus, Updates, message_key
+from monitor.model.notifications import Message, MessageStatus, Updates, message_key
 from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import (
     alert_annotations,
@@ -94,7 +94,7 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
     alerts = []
     for change in _alerts_of(message):
         acknowledgement = acknowledgements.get(change.dedup_key, "")
-        alerts.append(_alert(change, message.briefing, external_url, acknowledgement))
+        alerts.append(_alert(change, message, external_url, acknowledgement))
     body: dict[str, Any] = {
         "version": "4",
         "groupKey": message.incident,
@@ -164,12 +164,12 @@ def _alerts_of(message: Message) -> list[Transition]:
 
 
 def _alert(
-    change: Transition, briefing: Briefing | None, external_url: str, acknowledgement: str
+    change: Transition, message: Message, external_url: str, acknowledgement: str
 ) -> dict[str, Any]:
     """One alert of the body."""
     labels = alert_labels(change)
     annotations = {
-        **alert_annotations(change, briefing),
+        **alert_annotations(change, message.briefing, message.interval),
         **_figures(change),
         "acknowledgement": acknowledgement,
     }

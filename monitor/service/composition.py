@@ -1,6 +1,7 @@
 """Opens the parts that the settings name. Only this module selects adapters for ports."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.alerts.state_machine import INSTALLATION_LABEL, retire_alerts
 from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
+from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
@@ -291,8 +293,8 @@ def _complete_comparison(
     return replace(comparison, judging=judging)
 
 
-def adapt_store(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
-    """Adapt the store to the configuration.
+def adapt_store(wiring: Wiring, store: SqlStore, clock: Clock) -> tuple[Transition, ...]:
+    """Adapt the store to the configuration. Returns the ends of alerts.
 
     An alert ends if its rule or its comparison is no longer configured. Receivers are notified of
     the end. Deliveries to removed receivers are dropped. Rejected deliveries are retried if the
@@ -304,8 +306,13 @@ def adapt_store(wiring: Wiring, store: SqlStore, clock: Clock) -> None:
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
         store.alerts.retire(ends, receivers=wiring.receiver_names)
-    store.outbox.give_up_removed(configured=wiring.receiver_names, now=clock.now())
+    for comparison, count in Counter(end.comparison for end in ends).items():
+        log.warning("alerts without a rule ended", comparison=comparison, alerts=count)
+    dropped = store.outbox.give_up_removed(configured=wiring.receiver_names, now=clock.now())
+    if dropped:
+        log.warning("deliveries to removed receivers dropped", deliveries=dropped)
     store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
+    return ends
 
 
 def _refuse_changed_splits(new: Settings, old: Settings) -> None:

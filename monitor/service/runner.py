@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, TypeVar
 import stamina
 import structlog
 
-from monitor.alerts.unmatched_names import find_unmatched_silences, may_concern
 from monitor.boundary.deadline import OverdueError, call_in_time
 from monitor.boundary.options import format_duration
 from monitor.model.errors import (
@@ -33,13 +32,13 @@ from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
 from monitor.model.ports import Clock, ScoreSpool
 from monitor.model.rules import Comparison
-from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.pipeline.run_scores import RunScores
 from monitor.service.interrupts import interrupts_held
+from monitor.service.silence_check import SilenceCheck
 from monitor.settings.schedule import Schedule
 from monitor.sources.kept_answers import AnswerFolder
 
@@ -179,6 +178,10 @@ class Runner:
     on_progress: Callable[[str, PullProgress], object] = do_nothing
     renew_sources: Callable[[str], object] = do_nothing  # called if a run of the comparison hangs
     left_behind: int = 0  # the number of runs that hung
+    _silences: SilenceCheck = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._silences = SilenceCheck(self.store, self.clock)
 
     def run(
         self,
@@ -351,19 +354,8 @@ class Runner:
         request = memory_request(comparison, claim.slot)
         memory = self.store.history.memory_of(request)
         installation = self.store.alerts.installation(create=True)
-        unmatched = self._find_unmatched_silences(comparison.name)
+        unmatched = self._silences.unmatched(comparison.name, memory.states)
         return replace(memory, installation=installation, unmatched=unmatched)
-
-    def _find_unmatched_silences(self, name: str) -> tuple[UnmatchedName, ...]:
-        """Return active silences that match no alert but seem meant for this comparison."""
-        active = self.store.alerts.silences(ending_after=self.clock.now())
-        meant = [silence for silence in active if may_concern(silence, name)]
-        if not meant:
-            return ()
-        states = self.store.alerts.states()
-        names = [name]
-        names += [state.comparison for state in states]
-        return find_unmatched_silences(meant, states, dict.fromkeys(names))
 
     def _measure(
         self,

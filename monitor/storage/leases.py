@@ -104,10 +104,9 @@ class PostgresLeases:
             return connection.execute(renewal).rowcount == 1
 
     def release(self, lease: Lease) -> None:
+        # Without an end, the lease stays free even if the server's clock is set back.
         with self.database.write() as connection:
-            connection.execute(
-                update(leases).where(is_current(lease)).values(expires_at=_now(connection))
-            )
+            connection.execute(update(leases).where(is_current(lease)).values(expires_at=None))
 
     def close(self) -> None:
         self.database.close()

@@ -39,6 +39,7 @@ _LAST_WITH_LISTS = (
         runs.c.comparison == bindparam("comparison"),
         runs.c.status == RunStatus.OK,
         runs.c.slot < bindparam("before"),
+        runs.c.k >= bindparam("least_k"),
         HAS_LISTS,
     )
     .order_by(runs.c.slot.desc())
@@ -136,10 +137,15 @@ class RunWithLists(NamedTuple):
 
 
 def last_run_with_lists(
-    connection: Connection, comparison: str, before: datetime
+    connection: Connection, comparison: str, before: datetime, *, least_k: int = 0
 ) -> RunWithLists | None:
-    """Return the newest run with an earlier slot, status ok and stored lists, or None."""
-    row = connection.execute(_LAST_WITH_LISTS, {"comparison": comparison, "before": before}).first()
+    """Return the newest run with an earlier slot, status ok and stored lists, or None.
+
+    Runs with a smaller k than ``least_k`` are left out, because the ends of their lists are
+    unknown.
+    """
+    parameters = {"comparison": comparison, "before": before, "least_k": least_k}
+    row = connection.execute(_LAST_WITH_LISTS, parameters).first()
     return None if row is None else RunWithLists(*row)
 
 

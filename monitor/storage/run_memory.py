@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import Connection, and_, bindparam, func, select
 
@@ -326,15 +327,17 @@ def _runs_with_lists(
 ) -> tuple[RunWithLists | None, RunWithLists | None]:
     """Return the newest earlier ok run with lists, and the newest from before the current alerts.
 
-    A run is None if there is no such run. ``states`` are the states of the comparison's alerts.
+    Only runs with at least the request's k are used. A run is None if there is no such run.
+    ``states`` are the states of the comparison's alerts.
     """
-    last = last_run_with_lists(connection, request.comparison, request.before)
+    find = partial(last_run_with_lists, connection, request.comparison, least_k=request.k)
+    last = find(request.before)
     onset = None
     if any(state.state is not State.QUIET for state in states):
         onset = onset_of(connection, request.comparison)
     if onset is None or onset >= request.before:
         return last, last
-    return last, last_run_with_lists(connection, request.comparison, onset)
+    return last, find(onset)
 
 
 def _parameters(request: MemoryRequest) -> dict[str, object]:

@@ -327,11 +327,23 @@ def process_using(url: SecretStr | str) -> str | None:
     On SQLite, this is the process that has locked the file. On PostgreSQL, this is the leader, or
     a process that runs a slot if there is no leader.
     """
+    daemon = daemon_using(url)
+    if daemon is not None or file_of(parse_url(url)) is not None:
+        return daemon
+    with _opened(url) as database, database.read() as connection:
+        return _runner(connection)
+
+
+def daemon_using(url: SecretStr | str) -> str | None:
+    """Describe the daemon that has the lock of the SQLite file, or the lease of PostgreSQL.
+
+    Return None without such a daemon.
+    """
     file = file_of(parse_url(url))
     if file is not None:
         return holder_of(file)
     with _opened(url) as database, database.read() as connection:
-        return _leader(connection) or _runner(connection)
+        return _leader(connection)
 
 
 def _leader(connection: Connection) -> str | None:

@@ -13,6 +13,7 @@ from clocks import set_clock
 from commands import assert_refused, one_line, rankwatch, read_json
 from factories import DAY, MINUTE, SLOT
 from json_keys import read_listed
+from monitor.model.errors import DatabaseError
 from monitor.model.runs import Lease
 from monitor.storage import open_leases, parse_url, schema_version
 from monitor.storage.sqlite_file import FileLock
@@ -67,6 +68,14 @@ def test_current_check_and_moves_speak_to_machines():
     """)
     old = db("check --json")
     assert (old.returncode, json.loads(old.stdout)["is_as_expected"]) == (4, False)
+
+
+def test_check_also_writes(empty, monkeypatch):  # noqa: ARG001 - it must be there
+    def refuse(_):
+        raise DatabaseError("the disk is full")
+
+    monkeypatch.setattr(schema_version, "rewrite_value", refuse)
+    assert_refused("db check | 4 | the disk is full")
 
 
 def edited():

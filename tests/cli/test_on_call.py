@@ -21,7 +21,10 @@ from storage.worked import store_over
 @pytest.mark.usefixtures("fired")
 def test_alerts_lists_without_a_command_and_by_name():
     for arguments in ("", "ls", "feed", "ls feed"):
-        assert "firing" in rankwatch(f"alerts {arguments}").stdout, arguments
+        assert "firing" in rankwatch(f"alerts {arguments}").stdout
+    config = Path("rankwatch.yaml")
+    config.write_text(config.read_text().replace("name: feed", "name: other"))
+    assert "feed: not watched" in rankwatch("alerts").stdout
 
 
 def drift():

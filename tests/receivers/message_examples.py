@@ -217,7 +217,7 @@ ENTRIES = (
     {"webhook": HOOK | {"updates": True}},
 )
 BODIES = {
-    "A start": message(EVERYBODY, briefing=briefing()),
+    "A start": message(EVERYBODY, briefing=briefing(), interval=HOUR),
     "An end while another alert still fires": message(end(), firing=(BRITISH,)),
     "The last end": message(end()),
     "An acknowledgement": message(acknowledgement(), firing=(EVERYBODY,)),
@@ -246,7 +246,7 @@ def bodies(each):
     """What each kind of receiver sends."""
     content = content_of(each, URL)
     return {
-        "alertmanager": alert_of(each.changes, SLOT, URL),
+        "alertmanager": alert_of(each.changes, SLOT, URL, interval=each.interval),
         "apprise": plain_text(content, has_title=False),
         "email": mail_page(content),
         "pagerduty": pagerduty_events(each, "key", URL),
@@ -264,7 +264,7 @@ def _show(each):
     for change in each.changes[:1]:
         lines += [
             f"summary for Alertmanager: {summary_of(change)}",
-            f"description for Alertmanager:\n{description_of(change, each.briefing or Briefing())}",
+            f"description for Alertmanager:\n{description_of(change, each.briefing or Briefing(), each.interval)}",
         ]
     if content.is_urgent:
         lines.append("urgent")

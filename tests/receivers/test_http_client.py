@@ -8,7 +8,6 @@ import pytest
 
 from factories import SLOT
 from monitor.boundary import link_local
-from monitor.boundary.redaction import origin
 from monitor.model.errors import DeliveryError
 from monitor.model.instants import retry_after_s
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
@@ -155,11 +154,6 @@ def test_a_name_with_a_dead_address_before_a_live_one_is_reached(collector, monk
         ]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
         assert post("http://two.test/").status == 204
-
-
-def test_an_origin_holds_no_secret():
-    assert origin("https://user:pw@Hooks.test/secret?x=1") == "https://hooks.test"
-    assert origin("http://[::1]:9093/x") == "http://[::1]:9093"
 
 
 PERMANENT, PASSING = (

@@ -93,16 +93,6 @@ def test_a_job_runs_once_at_a_time_and_starts_again_after_its_end():
         wait_for(lambda: len(count) == 2, "its second begin")
 
 
-def test_a_job_that_hangs_is_abandoned_and_started_again():
-    ended, count, work = waiting_work()
-    hung = []
-    with scheduling(SteppedClock(), lambda name, _: hung.append(name)) as scheduler:
-        scheduler.follow({"one": daily(work, SECOND / 20)})
-        wait_for(lambda: len(count) >= 2, "its second begin")
-        ended.set()
-    assert set(hung) == {"one"}
-
-
 def test_a_job_that_raises_is_logged_and_can_be_started_again(monkeypatch):
     lines = captured(monkeypatch, scheduler_module)
     count = []

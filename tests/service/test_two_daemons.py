@@ -124,7 +124,6 @@ LASTS = 15 * SECOND
 MINE = Lease(holder="a:1", epoch=4, last_holder=None)
 THEIRS = Occupied(holder="b:2", epoch=5, free_in_s=0.4)
 KEPT = True
-TAKEN = False
 """What renewing answers."""
 AWAY = DatabaseError("PostgreSQL database x cannot be reached", permanent=False)
 
@@ -200,18 +199,6 @@ def test_a_standby_names_the_leader_and_retries_when_the_lease_expires(leadershi
     assert one.role == Role(kind=RoleKind.STANDBY, leader="b:2", epoch=5)
     assert len(changes) == 0
     assert one.step() == 1.0
-
-
-def test_a_daemon_whose_lease_was_taken_becomes_a_standby(leadership, changes):
-    one = leadership(MINE, TAKEN, THEIRS)
-    one.step()
-
-    assert one.step() == 0.0
-    assert one.lease is None
-    assert not one.is_sure
-    assert len(changes) == 2
-    one.step()
-    assert one.epoch == 5
 
 
 def test_without_the_database_the_lease_is_kept_but_not_sure(leadership, changes, clock):

@@ -62,9 +62,9 @@ def assert_same(found, wanted):
     assert plain(found) == plain(wanted)
 
 
-def memory_of(store, before, comparison="home-feed"):
+def memory_of(store, before, comparison="home-feed", k=10):
     request = MemoryRequest(
-        comparison=comparison, config_hash="hash", before=before, wants_last_lists=True
+        comparison=comparison, config_hash="hash", before=before, wants_last_lists=True, k=k
     )
     return store.history.memory_of(request)
 
@@ -154,6 +154,7 @@ def test_the_last_lists_are_from_the_newest_earlier_ok_run_with_lists(store):
 
     assert memory_of(store, SLOT).last_lists is None
     assert memory_of(store, SLOT + DAY, "other").last_lists is None
+    assert memory_of(store, SLOT + DAY, k=11).last_lists is None
     for before, wanted in ((LATER, OTHER), (SLOT + DAY, ONE)):
         memory = memory_of(store, before)
         assert not memory.unreadable

@@ -109,12 +109,13 @@ def test_a_failed_delivery_is_due_again_at_its_time_unless_another_process_has_s
     assert [each.id for each in lease(owed, NOW + 4 * HOUR)] == [each.id for each in by_another[1:]]
 
 
-def test_suppressed_deliveries_are_checked_again_and_counted_separately(owed):
+def test_suppressed_deliveries_are_checked_again_and_counted_apart_from_waiting_ones(owed):
     held = DeliveryStatus.HELD
     for each in lease(owed):
         owed.outbox.record(note(each, status=held, reason="s", next_attempt_at=NOW + MINUTE))
 
-    assert owed.outbox.waiting(NOW).get("hook") is None
+    assert owed.outbox.waiting(NOW) == {"pager": (3, 3600.0)}
+    assert owed.outbox.waiting(SLOT - DAY)["pager"] == (3, 0.0)
     assert owed.outbox.waiting(NOW, held=True) == {"hook": (2, 3600.0)}
     assert not lease(owed)
     assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(held, 0)] * 3
@@ -169,13 +170,6 @@ def test_an_attempt_is_stored_if_its_result_differs_from_the_one_before(owed):
     ]
 
 
-def test_the_outbox_counts_waiting_deliveries_and_the_age_of_the_oldest(owed):
-    owed.outbox.record(*(note(delivery) for delivery in lease(owed)[:2]))
-
-    assert owed.outbox.waiting(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
-    assert owed.outbox.waiting(SLOT)["hook"] == (1, 0.0)
-
-
 def test_a_fallback_gets_only_rejected_deliveries_and_each_only_once(owed):
     first, second, end = lease(owed)
     for each, fallback in ((first, "mail"), (second, "pager"), (first, "mail")):
@@ -189,22 +183,6 @@ def test_a_fallback_gets_only_rejected_deliveries_and_each_only_once(owed):
     refuse(owed, end, fallback="pager")
     (again,) = lease(owed, NOW + HOUR, receiver="pager")
     assert again.transition == end.transition
-
-
-def test_a_receiver_knows_the_starts_that_arrived_or_may_have_arrived(owed):
-    first, second, _ = lease(owed)
-    changes = [first.transition, second.transition]
-    owed.outbox.mark_sending([second], message_key="key", owner="a:1", until=NOW + MINUTE)
-
-    def known(comparison="home-feed", receiver="hook"):
-        return {*owed.outbox.firing_snapshot(comparison, receiver, changes, now=NOW).delivered}
-
-    assert known() == {second.transition.dedup_key}
-    owed.outbox.record(note(first))
-    assert known() == {change.dedup_key for change in changes}
-    snapshot = owed.outbox.firing_snapshot("home-feed", "hook", changes, now=NOW)
-    assert snapshot.firing == (second.transition,)
-    assert known(receiver="pager") == known("search") == set()
 
 
 HELD_FOR = ("acknowledged", "waits for the end of its incident")

@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
@@ -32,14 +32,19 @@ def alert_labels(transition: Transition) -> dict[str, str]:
     return {name: clean(value, _MAX_LABEL) for name, value in labels.items()}
 
 
-def alert_annotations(transition: Transition, briefing: Briefing | None = None) -> dict[str, str]:
+def alert_annotations(
+    transition: Transition,
+    briefing: Briefing | None = None,
+    interval: timedelta | None = None,
+) -> dict[str, str]:
     """Return the annotations of one change of the alert. Empty annotations are left out.
 
-    ``briefing`` is on the run in which the alert began.
+    ``briefing`` is on the run in which the alert began. ``interval`` is the longest time between
+    two runs of the comparison.
     """
     annotations = {
         "summary": summary_of(transition),
-        "description": description_of(transition, briefing or Briefing()),
+        "description": description_of(transition, briefing or Briefing(), interval),
         "explanation": clean(transition.explanation or ""),
         "value": "" if transition.value is None else f"{transition.value:.6g}",
         "threshold": f"{transition.threshold:.6g}",
@@ -64,7 +69,7 @@ def summary_of(transition: Transition) -> str:
     return clean(f"{transition.alert} {status} on {where}: {why}")
 
 
-def description_of(transition: Transition, briefing: Briefing) -> str:
+def description_of(transition: Transition, briefing: Briefing, interval: timedelta | None) -> str:
     """Return a few lines with the reason, the cause, the time, and commands that show more."""
     lines = [clean(transition.reason)]
     if transition.explanation is not None:
@@ -77,7 +82,7 @@ def description_of(transition: Transition, briefing: Briefing) -> str:
         impact = find_impact([transition], briefing.explanation, briefing.reasons)
         urgency = write_urgency(transition.severity, impact)
         lines.append(f"Still firing. {urgency}")
-    commands = commands_of(transition)
+    commands = commands_of(transition, interval=interval)
     if commands:
         lines.append(f"Commands: {'; '.join(commands)}")
     return "\n".join(lines)

@@ -1,5 +1,6 @@
 """Runs slots for commands, now or in a past period, and delivers their messages."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
@@ -37,7 +38,9 @@ from monitor.service.runner import (
 )
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
+from monitor.storage.schema_version import daemon_using
 from monitor.texts.slots import write_already_run, write_run_again
+from monitor.texts.wording import count_of
 
 MOST_BACKFILLED_SLOTS = 1_000_000
 DRAIN_S = 30.0
@@ -316,6 +319,22 @@ def _write_answered(watched: WatchedComparison, answered: Sequence[Run], *, agai
     return f"{notice}. Files of scores_to are replaced" if watched.arms.scores_to else notice
 
 
+def _reconcile(wiring: Wiring, store: SqlStore, config: Path, say: Callable[[str], object]) -> None:
+    """End the alerts that the configuration no longer has, and say so.
+
+    If a daemon uses the database, its configuration decides which alerts there are. The command's
+    configuration may be a draft, or contain only one comparison.
+    """
+    if daemon_using(wiring.settings.database) is not None:
+        return
+    ends = adapt_store(wiring, store, SystemClock())
+    for comparison, count in Counter(end.comparison for end in ends).items():
+        say(
+            f"{count_of(count, 'alert')} of {comparison} ended, because {config} no longer has their rules. "
+            "Use one configuration for each database"
+        )
+
+
 @contextmanager
 def open_one_shot(
     config: Path,
@@ -335,7 +354,7 @@ def open_one_shot(
         closing(open_store(wiring.settings.database, create=True)) as store,
     ):
         if reconciles:
-            adapt_store(wiring, store, SystemClock())
+            _reconcile(wiring, store, config, say)
         for receiver in wiring.receivers:
             if isinstance(receiver, Alertmanager):
                 receiver.intervals = wiring.policy.intervals

@@ -10,6 +10,7 @@ import structlog
 from monitor.alerts.conditions import Staleness, judge_stale
 from monitor.alerts.incidents import assign_incidents
 from monitor.model.alerts import RootCause
+from monitor.model.immutable import immutable
 from monitor.model.ports import Clock
 from monitor.model.runs import LatestRun, Run, RunStatus
 from monitor.service.clock import JumpFinder
@@ -54,11 +55,21 @@ LONGEST_LOOP_PAUSE_S = 60.0
 """After a longer pause the time starts again, because the process or its leadership paused."""
 
 
+@immutable
+class _Watch:
+    """Since when a comparison is watched with the same schedule and without a break."""
+
+    schedule: Schedule
+    start: datetime
+    start_s: float  # by the steady clock
+
+
 @dataclass(slots=True, kw_only=True)
 class StalenessMonitor:
     """Checks every few seconds whether runs still succeed.
 
-    After a jump of a clock, the time without success is counted from zero.
+    The time without success is counted from zero after a jump of a clock, if the schedule of the
+    comparison changes, and if a removed comparison is added again.
     """
 
     alerts: SqlAlertStore
@@ -67,9 +78,7 @@ class StalenessMonitor:
     away_s_since: Callable[[datetime], float]
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
-    # For each comparison, the instant since which it is watched without a break, by the wall clock
-    # and by the steady clock.
-    watched_since: dict[str, tuple[datetime, float]] = field(default_factory=dict)
+    watches: dict[str, _Watch] = field(default_factory=dict)  # by the name of the comparison
 
     def look(
         self,
@@ -87,15 +96,20 @@ class StalenessMonitor:
         now_s = self.clock.monotonic()
         # A clock was set, or the machine was suspended.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > LONGEST_LOOP_PAUSE_S:
-            self.watched_since.clear()
+            self.watches.clear()
         self.looked_s = now_s
         by_name = {each.comparison: each for each in latest}
+        watches_before = self.watches
+        self.watches = {}
         changed = []
         for each in watched:
             name = each.comparison.name
-            start, start_s = self.watched_since.setdefault(name, (now, now_s))
+            watch = watches_before.get(name)
+            if watch is None or watch.schedule != each.schedule:
+                watch = _Watch(schedule=each.schedule, start=now, start_s=now_s)
+            self.watches[name] = watch
             newest = by_name.get(name)
-            wait = measure_wait(each, newest, start, seen_s=now_s - start_s)
+            wait = measure_wait(each, newest, watch.start, seen_s=now_s - watch.start_s)
             if wait.is_over(now):
                 with errors_logged("stale comparison not stored", comparison=name):
                     if self._judge(each, newest, wait, receivers):

@@ -251,6 +251,12 @@ class RedisUsers:
             ) from None
         if len(members) > most:
             raise SourceError(f"{where} has more than {most} users: raise max_rows")
+        if not members:
+            raise SourceError(
+                f"{where} has no user: check `key` of `users`, and check that the job which writes "
+                "it has run",
+                permanent=False,
+            )
         tally = Tally(where)
         users = tally.users(members, key)
         require_readable(tally.unreadable, self._options.max_unreadable)

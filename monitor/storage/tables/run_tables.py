@@ -209,8 +209,10 @@ leases = Table(
 )
 """The lease of the daemon that leads. Its times come from the database's own clock.
 
-On SQLite the lock of a file next to the database is the lease, so ``expires_at`` is NULL. Two kinds
-of rows are no leases. The ``holder`` of the row ``installation`` is the database's id, see
+``expires_at`` is NULL if the daemon has released the lease. On SQLite it is always NULL, because the
+lock of a file next to the database is the lease.
+
+Two kinds of rows are no leases. The ``holder`` of the row ``installation`` is the database's id, see
 `monitor.storage.leases.installation_of`. A row ``outage since …`` has the begin and the end of an
 outage of the database.
 """

@@ -16,6 +16,7 @@ from monitor.model.immutable import immutable
 from monitor.model.notifications import DeliveryStatus, FiringSnapshot, Message, Silence
 from monitor.model.pages import IncidentFilter, IncidentHistory, IncidentStart, ReceiverAnswer
 from monitor.model.rules import Severity
+from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import LatestRun
 from monitor.model.urgency import Impact, find_impact
 from monitor.pipeline.briefings import brief_message
@@ -172,7 +173,10 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     if incident_filter.comparison is not None:
         names.add(incident_filter.comparison)
     silences = site.store.alerts.silences(ending_after=now)
-    unmatched = find_unmatched_silences(silences, site.store.alerts.states(), configured)
+    unmatched: tuple[UnmatchedName, ...] = ()
+    # Reading the alerts of many comparisons takes seconds.
+    if silences:
+        unmatched = find_unmatched_silences(silences, site.store.alerts.states(), configured)
     return AlertsPage(
         filter=incident_filter,
         state=state,

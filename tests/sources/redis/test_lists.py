@@ -108,6 +108,8 @@ def test_users_are_members_or_what_keys_have_in_common(client):
     assert len(users_of("set")) == 2500
     with pytest.raises(SourceError, match=r"has more than 2499 users: raise max_rows"):
         users_of("set", max_rows=2499)
+    with pytest.raises(SourceError, match=r"'none' in .* has no user: check `key` of `users`"):
+        users_of("none")
     with pytest.raises(SourceError, match=r"'set' in .* be read: the connection was refused"):
         users_of("set", url="redis://127.0.0.1:1")
 
