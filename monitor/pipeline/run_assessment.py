@@ -50,12 +50,12 @@ def assess_run(
     is_ok = coverage.paired > 0 and has_enough_pairs
     losses = _find_losses(comparison, measurement, ignored=_USUAL_REASONS if is_ok else ())
     hints = _find_hints(comparison, measurement, memory)
+    left_out = []
+    for sentence in measurement.left_out:
+        left_out.append(RunReason(kind=RunReasonKind.LEFT_OUT, text=sentence))
     reasons: RunReasons
     if is_ok:
         status = RunStatus.OK
-        left_out = []
-        for sentence in measurement.left_out:
-            left_out.append(RunReason(kind=RunReasonKind.LEFT_OUT, text=sentence))
         reasons = (*hints, *measurement.doubts, *left_out, *losses)
     elif coverage.paired == 0:
         status = RunStatus.FAILED
@@ -68,7 +68,7 @@ def assess_run(
             asked=coverage.comparable,
             limit=min_paired_share,
         )
-        reasons = (too_few, *losses, *hints)
+        reasons = (too_few, *losses, *hints, *left_out)
     # Only runs of unpaired comparisons have these results.
     unpaired = measurement.run.unpaired
     if unpaired is not None:

@@ -186,12 +186,6 @@ def test_yes_and_no_are_1_and_0(tmp_path, kind, form):
     assert read_outcomes(WRITERS[kind](rows, tmp_path))[0]["u2"] == 10
 
 
-def test_a_column_that_the_log_lacks_is_named(tmp_path):
-    rows = [{name: row[name] for name in ("user", "at", "variant")} for row in outcome_rows()]
-    with pytest.raises(SourceError, match="no column 'clicks'"):
-        read_outcomes(WRITERS["jsonl"](rows, tmp_path))
-
-
 def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_out(tmp_path):
     clicks = {"u0": ("a", 4), "u1": ("a", 2), "u2": ("b", 3), "u3": ("b", 100), "u4": ("b", None)}
     rows = []
@@ -276,16 +270,22 @@ def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration()
 
 
 def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
-    write_test_log(clicks="many")
+    write_test_log(clicks="many", views=1)
+    config = Path("rankwatch.yaml")
+    text = config.read_text()
+    config.write_text(text.replace("[clicks]", "[clicks, views]"))
     rankwatch(RUN)
     (run,) = read_json("show checkout-test")
     assert run["status"] == "ok"
-    assert not run["unpaired"]["outcomes"]
+    assert [each["column"] for each in run["unpaired"]["outcomes"]] == ["views"]
     assert "outcomes: column 'clicks' of " in run["reason"]
-    config = Path("rankwatch.yaml")
-    text = config.read_text().replace("[clicks]", "[click]").replace(": clicks", ": click")
+    text = text.replace("[clicks]", "[click]").replace(": clicks", ": click")
     config.write_text(text.replace("within: 1d", "within: 3650d"))
     assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
+    assert_refused("""
+        compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome click | 2 | no column 'click' (did you mean 'clicks'?)
+        compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome views --outcome clicks | 2 | column 'clicks' of
+    """)
 
 
 def write_interleaved(clicks):
