@@ -46,7 +46,7 @@ from monitor.pipeline.user_batches import leave_out
 from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
-from monitor.texts.unpaired import write_changed_split
+from monitor.texts.unpaired import write_changed_split, write_too_early
 
 
 @immutable
@@ -193,12 +193,15 @@ class UnpairedSteps(SlotContext):
 def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
     """Read the users that were assigned to each arm, and their outcomes. Returns the run's steps.
 
-    Raises SourceError if the users cannot be read in time, or if the planned split has changed.
+    Raises SourceError if the users cannot be read in time, if the planned split has changed, or if
+    the test begins later than the slot.
     """
     sources = context.arms.unpaired
     earlier_share = context.memory.planned_baseline_share
     if sources is None:
         raise ValueError(f"{context.comparison.name} is a paired comparison")
+    if context.slot <= plan.since:
+        raise SourceError(write_too_early(plan.since))
     if earlier_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, earlier_share))
     late_message = (

@@ -2,8 +2,10 @@
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 
 from monitor.model.explanation import Finding
+from monitor.model.instants import format_second
 from monitor.model.rankings import ALL, Arm
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
@@ -104,6 +106,14 @@ def write_changed_split(planned: float, earlier: float) -> str:
         f"unpaired.split has changed: it plans {planned:g} of the users for the baseline, but "
         f"earlier runs of this test planned {earlier:g}: restore the split, or give a new "
         "unpaired.since"
+    )
+
+
+def write_too_early(since: datetime) -> str:
+    """Say that a slot is not after the beginning of the test."""
+    return (
+        f"the test began at {format_second(since)}, so it has no users at this slot: run a later "
+        "slot, or correct unpaired.before and unpaired.since"
     )
 
 

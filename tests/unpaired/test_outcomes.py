@@ -283,7 +283,7 @@ def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
     config.write_text(text.replace("within: 1d", "within: 3650d"))
     assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
     assert_refused("""
-        compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome click | 2 | no column 'click' (did you mean 'clicks'?)
+        compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome click | 2 | no column 'click'
         compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome views --outcome clicks | 2 | column 'clicks' of
     """)
 

@@ -25,6 +25,7 @@ from pipeline.canned import StillClock
 from settings.minimal import load_text
 from sources.file.test_joined import second_ring
 from sources.tables import WRITERS, database
+from tables import cells
 from unpaired import world
 from unpaired.world import BEGINS
 
@@ -213,15 +214,21 @@ def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
             assert seen(measured({"file": {"path": str(folder)}})) == first
 
 
+EMPTY_ARMS = r"""
+    {"candidate": "c", "split": {"a": 0.5, "c": 0.5}}  has no row with variant = 'c': check the name
+    {"before": "2026-11-03T23:45"}  after 2026-11-03T23:45:00Z and up to .*newest row has the time 2026-11-03.23:30:00
+    {"before": "2026-11-04"}  the test began at 2026-11-04T00:00:00Z, so it has no users at this slot
+    {"arm": "a"}  column.*\ba\b
+    {"arm": "request", "baseline": "0000", "candidate": "9999", "split": {"0000": 0.5, "9999": 0.5}}  no user .*because 90
+"""
+
+
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])
 def test_an_arm_without_rows_is_named_by_its_column_and_value(tmp_path, kind):
     source = write_log(kind, tmp_path, log_rows())
-    problem = (
-        r"has no list with variant = 'c' that was served after 2026-11-01T00:00:00Z and .*up to"
-    )
-
-    with pytest.raises(SourceError, match=problem):
-        measured(source, candidate="c", split={"a": 0.5, "c": 0.5})
+    for changes, problem in cells(EMPTY_ARMS):
+        with pytest.raises(SourceError, match=problem):
+            measured(source, **json.loads(changes))
 
 
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])

@@ -323,7 +323,7 @@ class FileView:
         require_readable(self.unreadable, log.max_unreadable)
         for arm, count, last_at in zip(arms, figures[::2], figures[1::2], strict=True):
             if not count:
-                unserved = served.describe_unserved(arm, slot, _describe_newest(last_at))
+                unserved = served.describe_unserved(arm, slot, _format_newest(last_at))
                 raise SourceError(f"{self.where} {unserved}", permanent=False)
         in_time = f"in_time_{self.name}"
         execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {rows} WHERE {is_in_time}")
@@ -424,12 +424,12 @@ class FileView:
                 raise SourceError(msg)
 
 
-def _describe_newest(last_at: int | None) -> str:
+def _format_newest(last_at: int | None) -> str | None:
     if last_at is None:
-        return " (no row of this arm)"
+        return None
     # A time in the wrong unit may have a year that Python cannot represent.
     at = _UNIX_EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
-    return f" (the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ})"
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _microseconds(instant: datetime) -> int:

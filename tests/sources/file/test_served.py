@@ -131,8 +131,11 @@ def test_a_log_without_the_column_of_the_arm_is_named_by_its_own_path(tmp_path):
 @pytest.mark.parametrize(
     "period, span",
     [
-        ({}, "in the 1h up to 2024-01-08T12:30:00Z"),
-        (PERIOD, "after 2024-01-08T11:30:00Z and up to 2024-01-08T12:28:00Z"),
+        ({"within": "1m"}, "in the 1m up to 2024-01-08T12:30:00Z"),
+        (
+            PERIOD | {"until": "2024-01-08T11:45"},
+            "after 2024-01-08T11:30:00Z and up to 2024-01-08T11:45:00Z",
+        ),
     ],
 )
 def test_a_log_without_a_list_in_time_says_so(tmp_path, period, span):
@@ -140,9 +143,9 @@ def test_a_log_without_a_list_in_time_says_so(tmp_path, period, span):
     log["served"] |= period
     with pytest.raises(
         SourceError,
-        match=rf"no list with variant = 'c' that was served {span} \(no row of this arm",
+        match=rf"no row with variant = 'b' {span} \(its newest row has the time 2024-01-08T12:30",
     ):
-        pull_of("u1", file=of_arm(log, "c"))
+        pull_of("u1", file=of_arm(log, "b"))
 
 
 @pytest.mark.parametrize("kept", ["csv", "parquet"])
