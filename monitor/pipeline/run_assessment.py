@@ -72,7 +72,7 @@ def assess_run(
     # Only runs of unpaired comparisons have these results.
     unpaired = measurement.run.unpaired
     if unpaired is not None:
-        obstacles = tuple(_find_unpaired_obstacles(comparison, unpaired, memory.states))
+        obstacles = tuple(find_unpaired_obstacles(comparison, unpaired, memory.states))
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
         reasons = (*obstacles, *_find_difference_before_test(unpaired), *reasons)
@@ -184,7 +184,7 @@ def _notes_by_reason(measurement: Measurement) -> Notes:
     return spelling_notes | dict(measurement.notes)
 
 
-def _find_unpaired_obstacles(
+def find_unpaired_obstacles(
     comparison: Comparison, unpaired: UnpairedResults, states: Sequence[AlertState]
 ) -> Iterator[RunReason]:
     """Yield why an unpaired run cannot be judged, the most important reason first.

@@ -22,6 +22,11 @@ ONE_RUN = (
     "Compare the log of several days, or configure the comparison: its rules learn what is normal."
 )
 """How to read the gaps of a single run."""
+OTHER_SPLIT = (
+    "If another split was planned, give the baseline's planned share with --split, such as "
+    "--split 0.9."
+)
+"""What to do if the users are not split as the option says or by default."""
 GAPS_EXPLAINED = (
     "Baseline, candidate: the mean of the metric over the arm's users, between their current list "
     "and their own pre-test list, which is the last list from before the test. Self gap: how much "

@@ -1,6 +1,7 @@
 """Outcomes of users, such as clicks: the difference of the arms, its interval, and the logs they are in."""
 
 import math
+import re
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -170,14 +171,10 @@ def test_outcomes_are_added_up_in_postgresql(postgres_url):
 @pytest.mark.parametrize("value", ["many", "1e400", "1_0"])
 def test_an_outcome_that_is_no_number_is_refused_with_column_and_log(tmp_path, kind, value):
     rows = [row | {"clicks": value} for row in outcome_rows()]
+    faults = rf"17 of 17 rows cannot be read .*such as ({value!r}|inf)\): it must hold numbers"
     with pytest.raises(SourceError) as refused:
         read_outcomes(WRITERS[kind](rows, tmp_path))
-    said = refused.value.shown
-    assert said.startswith("column 'clicks' of ")
-    assert "table" in said
-    assert "17 of 17 rows cannot be read" in said
-    assert f"such as {value!r}" in said or "such as inf" in said
-    assert "it must hold numbers" in said
+    assert re.match(f"column 'clicks' of .*table.*{faults}", refused.value.shown)
 
 
 @pytest.mark.parametrize("kind, form", [("jsonl", bool), ("csv", bool), ("sqlite", "{}".format)])

@@ -58,7 +58,8 @@ def test_a_log_is_compared_without_a_configuration():
 
 
 def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
-    lines = rankwatch(f"{COMPARE} --worst 1").stdout.splitlines()
+    lines = rankwatch(f"{COMPARE} --worst 1 --split 0.99").stdout.splitlines()
+    assert lines[-2].startswith("If another split was planned, give")
     assert [line.split() for line in lines if line.startswith("compared with a")] == [
         ["compared", "with", "a", "pre-test", "list", "60", "59"]
     ]
@@ -74,6 +75,8 @@ def test_options_that_do_not_fit_together_are_refused_and_what_needs_pairs():
         compare --unpaired log.jsonl | 2 | needs --arms A,B and --before DATE
         {COMPARE} --html x.html | 2 | does not go with --html
         compare --unpaired log.jsonl --arms a --before 2026-11-01 | 2 | must have two values
+        compare --unpaired log.jsonl --arms a, --before 2026-11-01 | 2 | must have two values
+        {COMPARE} --rank place | 2 | log.jsonl has no column 'item_id'
         compare log.jsonl | 2 | give two files, the baseline's first, or a log with --unpaired
         suggest checkout-test | 2 | each user of checkout-test is served by one arm only
     """)

@@ -290,7 +290,8 @@ def test_the_planned_split_of_earlier_runs_is_stored(tmp_path):
 
 
 def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
-    write_small_test(tmp_path)
+    config = write_small_test(tmp_path)
+    config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.9, b: 0.1}"))
     clock = partial(StillClock, at=BEGINS + 2 * DAY)
     monkeypatch.setattr(preview, "SystemClock", clock)
 
@@ -298,3 +299,4 @@ def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
 
     assert "baseline: 156 users since the test began, 156 with a current list, 156 of them" in said
     assert "candidate: 144 users since the test began, 144 with a current list" in said
+    assert "the users are not split as planned: the baseline has 156 users" in said
