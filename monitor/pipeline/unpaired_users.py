@@ -18,6 +18,7 @@ from monitor.measures.pairing.list_tables import rows_by_segment, user_index
 from monitor.measures.sampling import hash_users
 from monitor.model.errors import SourceError
 from monitor.model.immutable import extend, immutable
+from monitor.model.instants import format_second
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -201,7 +202,7 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
     if sources is None:
         raise ValueError(f"{context.comparison.name} is a paired comparison")
     if context.slot <= plan.since:
-        raise SourceError(write_too_early(plan.since))
+        raise SourceError(write_too_early(format_second(plan.since)))
     if earlier_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, earlier_share))
     late_message = (

@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from datetime import datetime
 
 from monitor.model.explanation import Finding
-from monitor.model.instants import format_second
 from monitor.model.rankings import ALL, Arm
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
@@ -114,11 +112,11 @@ def write_changed_split(planned: float, earlier: float) -> str:
     )
 
 
-def write_too_early(since: datetime) -> str:
+def write_too_early(began_at: str) -> str:
     """Say that a slot is not after the beginning of the test."""
     return (
-        f"the test began at {format_second(since)}, so it has no users at this slot: run a later "
-        "slot, or correct unpaired.before and unpaired.since"
+        f"the test began at {began_at}, so it has no users at this slot: run a later slot, or "
+        "correct unpaired.before and unpaired.since"
     )
 
 
@@ -138,6 +136,9 @@ def write_outcomes(found: UnpairedResults) -> tuple[str, ...]:
 
 
 def _write_outcome(gap: OutcomeGap) -> str:
+    baseline = gap.means[Arm.BASELINE]
+    if baseline is not None and baseline <= 0:
+        return f"{gap.column}: no relative difference, because the baseline's mean is not above 0."
     if gap.low is None or gap.high is None:
         return f"{gap.column}: too few users have an outcome for an interval."
     low, high = (f"{abs(100 * end):.2f} %" for end in (gap.low, gap.high))

@@ -755,6 +755,7 @@ EXAMPLES: Any = {
             """
             write_needs_pairs    checkout-test
             write_changed_split  0.9, 0.5
+            write_too_early      2026-11-04T00:00:00Z
             write_preference     0.25, 0.125, 0.375, 900
             write_preference     -0.25, -0.375, -0.125, 1
             write_preference     0.0, -0.125, 0.125, 900

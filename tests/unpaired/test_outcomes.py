@@ -72,6 +72,7 @@ def test_a_difference_without_a_clear_mean_has_no_interval():
         ([2.0, 3.0], [0.0], -1.0, True),  # all outcomes are lost
         ([0.0], [1.0, 0.0], math.nan, False),  # nothing in the baseline
         ([-2.0, -1.0], [1.0], math.nan, False),
+        ([1e-300], [1.0], math.nan, False),  # the square of the mean is 0
         ([5.0, -4.0, 0.0], [1.0], 2.0, False),  # the baseline's mean is not clearly above 0
         ([2.0, 3.0], [-5.0], -3.0, True),
         ([1.0], [0.0] * 199 + [200.0], 0.0, False),  # one user has all outcomes of the candidate
@@ -85,13 +86,11 @@ def test_a_difference_without_a_clear_mean_has_no_interval():
         assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
 
 
-def test_a_few_users_and_one_user_with_all_outcomes_have_no_interval():
+def test_a_few_users_have_no_interval():
     for users, is_bounded in [(0, False), (1, False), (99, False), (101, True)]:
         arm = measure_moments_of_arm(np.ones(users), np.zeros(users))
         found = relative_difference(arm, arm, 3.0)
         assert math.isfinite(found.low) is is_bounded
-    lone = measure_moments_of_arm(np.resize([0.0] * 199 + [200.0], 600), np.zeros(600))
-    assert not math.isfinite(relative_difference(arm, lone, 3.0).high)
 
 
 def test_the_width_is_that_of_the_normal_mixture():
@@ -155,9 +154,7 @@ BEFORE = {"u4": 7}
 def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
     source = WRITERS[kind](outcome_rows(), tmp_path)
     assert read_outcomes(source) == [NOW, BEFORE]
-    # Of equal ids the sums are added.
-    forms = [{"regex": "u([0-4])"}, {"prefix": "0"}]
-    assert not read_outcomes(source, slot=BEGINS - 200 * DAY, user_ids=forms)[0]
+    assert not read_outcomes(source, slot=BEGINS - 200 * DAY)[0]
 
 
 @pytest.mark.shared_databases

@@ -54,7 +54,6 @@ def test_a_log_is_compared_without_a_configuration():
     users = found["unpaired"]["users"]
     assert [each["compared"] for each in users.values()] == [60, 59]
     assert found["unpaired"]["switched"] == 1
-    assert found["unpaired"]["counted"] == {"baseline": 60, "candidate": 59}
 
 
 def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
@@ -64,7 +63,6 @@ def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
         ["compared", "with", "a", "pre-test", "list", "60", "59"]
     ]
     assert "Left out, because they switched arms since the test began: 1 user." in lines
-    assert not [line for line in lines if "seen in a sample" in line]
     heads = [line.split() for line in lines if line.strip().startswith("before ")]
     assert heads == [["before", "now", "(candidate)"]]
     assert lines[-1].startswith("One run cannot say whether a gap is normal")
@@ -85,7 +83,6 @@ def test_options_that_do_not_fit_together_are_refused_and_what_needs_pairs():
 def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
     rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
     shown = rankwatch("show checkout-test --users 1").stdout
-    assert "self gap" in shown
     assert "by chance" not in shown
     rankwatch("report checkout-test --output report.html")
     page = " ".join(Path("report.html").read_text().split())

@@ -19,7 +19,7 @@ from monitor.statistics.unpaired.between import between_excess, count_lists
 from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, mean_gap, share_gap
 from monitor.statistics.unpaired.rollout import pair_scores
-from monitor.statistics.unpaired.split import log_evidence
+from monitor.statistics.unpaired.split import SPLIT_OFF, log_evidence, log_evidence_of_prior
 from tables import cells
 
 SSRM_TEST = """
@@ -35,9 +35,16 @@ SSRM_TEST = """
 
 
 def test_the_evidence_against_the_split_is_that_of_ssrm_test():
-    for baseline, candidate, planned, expected in cells(SSRM_TEST):
-        found = log_evidence(int(baseline), int(candidate), float(planned))
-        assert found == pytest.approx(float(expected), abs=1e-7)
+    for row in cells(SSRM_TEST):
+        *numbers, expected = map(float, row)
+        assert log_evidence_of_prior(*numbers, 10_000) == pytest.approx(expected, abs=1e-7)
+
+
+def test_the_evidence_is_1_on_average_if_users_are_split_as_planned_and_finds_gross_mismatches():
+    chances = scipy.stats.binom.pmf(range(201), 200, 0.3)
+    evidence = [math.exp(log_evidence(n, 200 - n, 0.3)) for n in range(201)]
+    assert chances @ evidence == pytest.approx(1)
+    assert log_evidence(70, 30, 0.5) < SPLIT_OFF < log_evidence(73, 27, 0.5)
 
 
 def test_the_self_gap_is_that_of_welch():
