@@ -161,6 +161,8 @@ def test_the_pre_test_lists_are_read_once_for_both_arms(tmp_path, monkeypatch):
 def test_a_log_gives_the_same_results_in_postgresql(postgres_url):
     source = database(log_rows(), postgres_url, {"at": sa.TIMESTAMP(timezone=True)})
     assert seen(measured(source)) == seen(measured_parquet())
+    with pytest.raises(SourceError, match=r"'at' of .* has no type for times"):
+        measured(database(log_rows(), postgres_url, {"at": sa.Text()}))
 
 
 @pytest.mark.parametrize("kind, assigned_in", [("parquet", "csv"), ("jsonl", "sqlite")])

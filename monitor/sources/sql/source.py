@@ -240,12 +240,14 @@ def count_unserved(
 ) -> tuple[Unreadable, ...]:
     """Count the rows of this arm in a log that have no time or no request id.
 
-    Rows need a request id only if the options name its column.
+    Rows need a request id only if the options name its column. Raises SourceError if the column of
+    times has another type.
     """
     served: ServedOptions | None = getattr(options, "served", None)
     if served is None:
         return ()
     log = _log_of(options)
+    database.require_times(log.c[served.time], deadline)
     checks = [(served.time, ColumnKind.TIMES, _instant_of_row(served, log, database.dialect))]
     if served.request is not None:
         checks.append((served.request, ColumnKind.IDS, log.c[served.request]))
