@@ -26,6 +26,7 @@ from monitor.model.rankings import (
     CoverageRow,
     UserBatch,
 )
+from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, MeasuredRun, Summary
 from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric
 from monitor.model.unpaired import (
@@ -37,6 +38,7 @@ from monitor.model.unpaired import (
 )
 from monitor.pipeline.divided_subset import DividedSubset, name_divided_segment
 from monitor.pipeline.earlier_lists import measure_arm_scores
+from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import SlotContext, SourceAnswers, ask_in_time
@@ -146,6 +148,10 @@ class UnpairedSteps(SlotContext):
             last=measured.last,
         )
         measured_users = accumulator.coverage.all.asked
+        mismatches: tuple[IdMismatch, ...] = ()
+        if self.arms.unpaired is not None:
+            arms = replace(self.arms, listed=self.arms.unpaired.listed)
+            mismatches = explain_missing_users(arms, coverage, self.slot, self.seconds_left())
         run = replace(
             run,
             coverage=coverage,
@@ -154,8 +160,8 @@ class UnpairedSteps(SlotContext):
             lists=_merge_lists(run.lists, segments),
             split=split,
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
-            # The mismatches are between pre-test and current lists, and not between the arms.
-            id_mismatches=(),
+            # The mismatches of the pairs are between pre-test and current lists.
+            id_mismatches=mismatches,
             unpaired=unpaired,
         )
         # A user without a list is no example of a fault, because an arm does not serve all of its

@@ -141,7 +141,7 @@ def read_outcomes(source, slot=SLOT, **changes):
     ((kind, place),) = source.items()
     log = {kind: {**place, "max_unreadable": 0.1, **changes}}
     options = settings_of(log, outcomes=["clicks"]).comparisons[0].unpaired
-    logs = (options.outcomes_since, options.outcomes_before)
+    logs = (options.served_since, options.outcomes_before)
     read = (open_outcomes(log).sums(slot, ("clicks",)) for log in logs)
     return [each.sums["clicks"].to_dict() for each in read]
 

@@ -189,6 +189,10 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigne
     assert found.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.MISSING] == 10
     assert {each.segment for each in found.summaries} == {"all", "country=UK"}
 
+    users["user_ids"] = [{"prefix": "u"}]
+    respelled = measured(source, assignments={place: users}).id_mismatches
+    assert [each.kind for each in respelled] == ["prefix", "prefix"]
+
 
 def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
     """Rows that are added between two reads of a run change no result, in a file and in a folder."""

@@ -171,7 +171,9 @@ def _find_mismatches(
             mismatch = compare_listed_users(arms, arm, tables.panel, listed)
             if mismatch is not None:
                 mismatches.append(mismatch)
-    mismatches += [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
+    for mismatch in run.id_mismatches:
+        if mismatch.ids is IdKind.ITEM or run.unpaired is not None:
+            mismatches.append(mismatch)
     return tuple(mismatches)
 
 
