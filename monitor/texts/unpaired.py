@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL, Arm, CoverageRow
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
 from monitor.texts.run_reasons import write_off_split
@@ -92,6 +92,20 @@ def write_arms(unpaired: UnpairedResults) -> list[str]:
     if unpaired.switched:
         switched = count_of(unpaired.switched, "user")
         sentences.append(f"left out, because they switched arms: {switched}")
+    return sentences
+
+
+def write_faulty_lists(coverage: CoverageRow) -> list[str]:
+    """Say for each arm how many users have no current list, or a list with a fault."""
+    sentences = []
+    for arm in Arm:
+        counts = []
+        for (reason_arm, reason), users in coverage.users_by_reason.items():
+            if reason_arm is arm:
+                counts.append(f"{users:,} {reason.replace('_', ' ')}")
+        if counts:
+            asked = count_of(coverage.asked_of(arm), "user")
+            sentences.append(f"Current lists of the {arm}, among {asked}: {', '.join(counts)}.")
     return sentences
 
 

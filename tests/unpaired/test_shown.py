@@ -51,8 +51,6 @@ def test_a_log_is_compared_without_a_configuration():
     assert means["baseline_self(overlap)"] == means["candidate_self(overlap)"] == 1
     assert means["candidate_self(rbo(p=0.9))"] == pytest.approx(0.9)
     assert means["self_gap(rbo(p=0.9))"] == pytest.approx(0.1)
-    users = found["unpaired"]["users"]
-    assert [each["compared"] for each in users.values()] == [60, 59]
     assert found["unpaired"]["switched"] == 1
 
 
