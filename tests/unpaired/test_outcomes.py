@@ -241,26 +241,22 @@ def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin():
     assert "ClicksFell  all      firing" in rankwatch("alerts ls checkout-test").stdout
     (run,) = read_json("show checkout-test")
     (found,) = run["unpaired"]["outcomes"]
-    assert found["users"] == 400
     assert found["means"]["candidate"] == pytest.approx(0.7 * found["means"]["baseline"], rel=0.1)
     assert found["low"] < -0.3 < found["high"] < -0.05
     means = {each["metric"]: each["mean"] for each in run["summaries"]}
     ends = [means[f"outcome{end}(clicks)"] for end in ("", "_low", "_high")]
     assert ends == [found["difference"], found["low"], found["high"]]
     rankwatch("report checkout-test --output report.html")
-    page = Path("report.html").read_text()
-    assert "Outcomes of a user since the test began" in page
-    assert "below the baseline." in page
+    assert "below the baseline." in Path("report.html").read_text()
 
 
 def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration():
     write_test_log()
     rankwatch(RUN)
     assert "ClicksFell" not in rankwatch("alerts ls checkout-test").stdout
-    shown = rankwatch(
-        "compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome clicks"
-    )
-    assert "clicks: the arms do not differ clearly." in shown.stdout
+    said = "clicks: the arms do not differ clearly."
+    compare = "compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome clicks"
+    assert said in rankwatch(compare).stdout
 
 
 def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
@@ -325,4 +321,3 @@ def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused():
 def test_without_a_click_there_is_no_preference():
     write_interleaved({"u": (0, 0)})
     assert "No user has a click" in rankwatch(INTERLEAVED).stdout
-    assert '"mean": null' in rankwatch(f"{INTERLEAVED} --json").stdout

@@ -51,7 +51,6 @@ def test_a_log_is_compared_without_a_configuration():
     assert means["baseline_self(overlap)"] == means["candidate_self(overlap)"] == 1
     assert means["candidate_self(rbo(p=0.9))"] == pytest.approx(0.9)
     assert means["self_gap(rbo(p=0.9))"] == pytest.approx(0.1)
-    assert found["unpaired"]["switched"] == 1
 
 
 def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
@@ -128,9 +127,8 @@ def test_plan_counts_the_users_of_each_arm_and_the_days():
 
 def test_check_names_the_key_with_the_log_if_there_is_no_log():
     Path("log.jsonl").unlink()
-    told = json.loads(rankwatch("check --json").stdout)
-    line = Path("rankwatch.yaml").read_text().splitlines()[told["line"] - 1]
-    assert (told["change_first"], line.strip()) == ("unpaired", "unpaired:")
+    said = "  Change first: `unpaired` in rankwatch.yaml, line 8, or the data that it reads"
+    assert said in rankwatch("check").stdout
 
 
 def gate_without_lists(numbers):
