@@ -102,7 +102,7 @@ def write_faulty_lists(coverage: CoverageRow) -> list[str]:
         counts = []
         for (reason_arm, reason), users in coverage.users_by_reason.items():
             if reason_arm is arm:
-                counts.append(f"{users:,} {reason.replace('_', ' ')}")
+                counts.append(f"{users:,} {reason}")
         if counts:
             asked = count_of(coverage.asked_of(arm), "user")
             sentences.append(f"Current lists of the {arm}, among {asked}: {', '.join(counts)}.")

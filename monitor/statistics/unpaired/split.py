@@ -15,7 +15,7 @@ If the split is as planned, the chance that this ever happens is at most 0.001. 
 100 looks (the benchmark ``unpaired``) it happened in three. A chi-square test at each look had 157
 false alerts.
 """
-CONCENTRATIONS = (10.0, 100.0, 1_000.0, 10_000.0)
+PRIOR_USERS = (10.0, 100.0, 1_000.0, 10_000.0)
 """How many users each prior is worth.
 
 Lindon and Malek (2020) use the last value, which finds small differences among many users first.
@@ -30,12 +30,12 @@ def log_evidence(baseline: int, candidate: int, planned: float) -> float:
     ``baseline`` and ``candidate`` are the numbers of distinct users that each arm has had since the
     test began. ``planned`` is the baseline's planned share of all users.
 
-    The evidence is the mean of `log_evidence_of_prior` over `CONCENTRATIONS`, before the logarithm.
+    The evidence is the mean of `log_evidence_of_prior` over `PRIOR_USERS`, before the logarithm.
     This is 0 if there are no users, and below 0 if the split fits. If every user is assigned with
     the chance ``planned``, the evidence is a martingale, because each of its parts is one. So its
     limit is valid at any time (Ville 1939).
     """
-    parts = [log_evidence_of_prior(baseline, candidate, planned, users) for users in CONCENTRATIONS]
+    parts = [log_evidence_of_prior(baseline, candidate, planned, users) for users in PRIOR_USERS]
     largest = max(parts)
     mean = sum(math.exp(part - largest) for part in parts) / len(parts)
     return largest + math.log(mean)
