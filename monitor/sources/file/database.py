@@ -380,14 +380,22 @@ class FileView:
         """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
         conditions = ["TRUE"]
         for column, value in served.arm.items():
-            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
+            conditions.append(f"{self._arm_value(column)} = {sql_text(value)}")
         if served.arms is None:
             return "NULL", conditions
         cases = []
         for arm, value in served.arms.value_of.items():
             cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
         conditions.append(f"{ARM_COLUMN} IS NOT NULL")
-        return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END", conditions
+        return f"CASE {self._arm_value(served.arms.name)} {' '.join(cases)} END", conditions
+
+    def _arm_value(self, column: str) -> str:
+        """Return the SQL expression for the values of arms: ids, or the texts true and false."""
+        if self.is_json:
+            return self.label(column)
+        if str(self._types[column]) == "BOOLEAN":
+            return self.raw_text(column)
+        return self.ids(column)
 
     def leave_out_others(self, key: str, users: str, count: int) -> None:
         """If many rows of a log are of users that are not asked, leave these rows out.
