@@ -112,7 +112,7 @@ KNOWN_CAUSES = _by_code(
         ),
         "22 | 1292 | 1366 | SQLITE_MISMATCH": (
             "a value cannot be converted to the type that the query asks for",
-            "cast the column to text in the query",
+            "check the values in the options, or cast the column to text in the query",
         ),
         "22003 | 1264 | 1690": (
             "a number is out of the range of its type",

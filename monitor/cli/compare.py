@@ -11,7 +11,13 @@ import typer
 from monitor.cli import compare_options as options
 from monitor.cli.compare_log import print_log, read_test, refuse_options
 from monitor.cli.compare_output import Compared, compared_dict, compared_page, print_compared
-from monitor.cli.file_columns import file_options, fitting_options, list_shapes, pick_column
+from monitor.cli.file_columns import (
+    file_options,
+    fitting_options,
+    list_shapes,
+    pick_column,
+    require_named_columns,
+)
 from monitor.cli.output import print_json, require_writable, write_page
 from monitor.cli.parameters import AsJson, HtmlFile
 from monitor.model.errors import InputError, MetricError, SourceError
@@ -40,7 +46,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     by: options.By = None,
     worst: options.Worst = 0,
     user: options.UserColumn = None,
-    items: options.ItemsColumn = "items",
+    items: options.ItemsColumn = None,
     item: options.ItemColumn = None,
     rank: options.RankColumn = None,
     in_order: options.InOrder = False,
@@ -84,7 +90,12 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         "item_ids": _read_forms("--item-ids", item_ids),
         "user_ids": _read_forms("--user-ids", user_ids),
     }
-    shapes = list_shapes(common, items, item, rank, in_order=in_order)
+    shapes = list_shapes(common, items or "items", item, rank, in_order=in_order)
+    named = []
+    if items:
+        named.append("items")
+    if item or rank or in_order:
+        named.append("item")
     if unpaired is not None:
         refuse_options(
             {
@@ -106,6 +117,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
             k,
             user=user,
             shapes=shapes,
+            named=named,
             by=by,
             worst=worst,
             as_json=as_json,
@@ -129,6 +141,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         by=by,
     )
     second = None if retrained is None else fitting_options(retrained, user, shapes)
+    chosen = files if second is None else (*files, second)
+    require_named_columns(baseline, user, shapes, chosen, named)
     _read_titles(titles, ())  # mistakes are reported before the comparison, which may take minutes
     result = compare(files, also_in=second, worst=shown_users, catalogue=catalogue)
     trainings = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from monitor.cli.file_columns import fitting_options, pick_column
+from monitor.cli.file_columns import fitting_options, pick_column, require_named_columns
 from monitor.cli.output import print_evidence, print_json, print_line, summary_dict
 from monitor.cli.parameters import parse_fixed, parse_pair
 from monitor.cli.stored_runs import print_run
@@ -64,15 +64,18 @@ def print_log(  # noqa: PLR0913 - the options of the command
     *,
     user: str | None,
     shapes: Sequence[Mapping[str, object]],
+    named: Sequence[str],
     by: str | None,
     worst: int,
     as_json: bool,
 ) -> None:
     """Compare the arms of the test, and print the result as a run."""
     from monitor.service.analysis.log_comparison import as_finished_run, compare_log
-    from monitor.texts.unpaired import ONE_RUN
+    from monitor.statistics.unpaired.split import SPLIT_OFF
+    from monitor.texts.unpaired import ONE_RUN, OTHER_SPLIT
 
     options = fitting_options(log, user, shapes)
+    require_named_columns(log, user, shapes, [options], named)
     names = [str(metric) for metric in metrics]
     result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
     run = as_finished_run(result)
@@ -84,4 +87,6 @@ def print_log(  # noqa: PLR0913 - the options of the command
     print_run(run, {})
     print_evidence(users, {})
     print_line()
+    if run.unpaired is not None and run.unpaired.log_e >= SPLIT_OFF:
+        print_line(OTHER_SPLIT)
     print_line(ONE_RUN)

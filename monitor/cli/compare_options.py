@@ -50,7 +50,7 @@ UserColumn = Annotated[
     str | None,
     column_option("Column with the user. Default: its usual names."),
 ]
-ItemsColumn = Annotated[str, column_option("Column with the list of items.")]
+ItemsColumn = Annotated[str | None, column_option("Column with the list of items. Default: items.")]
 ItemColumn = Annotated[
     str | None,
     column_option(

@@ -171,6 +171,23 @@ def fitting_options(
     raise InputError(problem)
 
 
+def require_named_columns(
+    path: Path,
+    user: str | None,
+    shapes: Sequence[Mapping[str, object]],
+    chosen: Sequence[FileSourceOptions],
+    named: Sequence[str],
+) -> None:
+    """Raise InputError if the user named columns of a shape that no chosen options have.
+
+    ``named`` has the key of each such shape, ``items`` or ``item``. Some files may have another
+    shape, so a column is wrong only if no file has it. The error says what this file lacks.
+    """
+    for key in named:
+        if not any(getattr(options, key) for options in chosen):
+            fitting_options(path, user, [shape for shape in shapes if shape.get(key)])
+
+
 def _find_problem(options: FileSourceOptions) -> str | None:
     """Return which columns a file lacks. None if it has them, or if the file cannot be read."""
     from monitor.sources.file.database import FileView

@@ -217,7 +217,7 @@ def parse_ahead(text: str) -> datetime:
 def parse_pair(option: str, pair: str) -> tuple[str, str]:
     """Parse the two values of ``A,B``. Raises BadParameter for anything else."""
     values = [value.strip() for value in pair.split(",")]
-    if len(values) != _PAIR or values[0] == values[1]:
+    if len(values) != _PAIR or values[0] == values[1] or not all(values):
         raise typer.BadParameter(
             f"{option} {pair!r} must have two values: write baseline,candidate"
         )

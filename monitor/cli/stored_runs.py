@@ -295,6 +295,7 @@ def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:
     from monitor.texts.unpaired import (
         GAPS_EXPLAINED,
         LIMIT_OF_SELF_GAPS,
+        write_faulty_lists,
         write_outcomes,
         write_split,
     )
@@ -302,6 +303,9 @@ def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:
     users = user_table(found)
     print_line()
     print_table(users.columns, users.rows)
+    if run.coverage is not None:
+        for line in write_faulty_lists(run.coverage.all):
+            print_line(line)
     for line in write_split(found):
         print_line(line)
     if found.outcomes:

@@ -141,7 +141,7 @@ def explain_missing_users(
     for arm in Arm:
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
         # An arm with at least `LEAST_COMMON_SHARE` of the users has no mismatch.
-        if missing > (1 - LEAST_COMMON_SHARE) * coverage.all.asked:
+        if missing > (1 - LEAST_COMMON_SHARE) * coverage.all.asked_of(arm):
             mismatches.append(compare_users(arms, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))
 

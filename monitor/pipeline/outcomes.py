@@ -8,11 +8,12 @@ from math import isfinite
 import pandas as pd
 
 from monitor.model.errors import SourceError
-from monitor.model.rankings import ALL, Arm
+from monitor.model.immutable import immutable
+from monitor.model.rankings import ALL, Arm, UserSums
 from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import DerivedMetric
 from monitor.model.unpaired import ARM_COLUMN, OutcomeGap, UnpairedPlan
-from monitor.pipeline.pull import Arms, ask_in_time
+from monitor.pipeline.pull import Arms, OutcomeSources, ask_in_time
 from monitor.statistics.unpaired.outcomes import (
     OutcomeMoments,
     half_width,
@@ -21,6 +22,7 @@ from monitor.statistics.unpaired.outcomes import (
 )
 
 _DAY = timedelta(days=1)
+_LATE_MESSAGE = "the outcomes did not arrive before the run's deadline"
 
 
 def measure_outcomes(
@@ -38,30 +40,75 @@ def measure_outcomes(
     sources = None if arms.unpaired is None else arms.unpaired.outcomes
     if sources is None:
         return (), []
-    late_message = "the outcomes did not arrive before the run's deadline"
     ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
-    # ``now`` are the sums since the test began, and ``before`` those of the time before the test.
-    ask_now = partial(sources.now.sums, slot, plan.outcomes)
-    ask_before = partial(sources.before.sums, slot, plan.outcomes)
     try:
-        assigned = ask_in_time(ask_users, seconds_left(), late_message)
-        now = ask_in_time(ask_now, seconds_left(), late_message)
-        before = ask_in_time(ask_before, seconds_left(), late_message)
+        assigned = ask_in_time(ask_users, seconds_left(), _LATE_MESSAGE)
+        answers, failures = _ask_sums(sources, plan.outcomes, slot, seconds_left)
     except SourceError as error:
-        return (), [f"outcomes: {arms.error_text(error)}"]
+        return (), [_describe_failure(arms, error)]
     is_in_one_arm = ~assigned.users.isin(switched)
     users = {}
     for arm in Arm:
         users[arm] = assigned.users[is_in_one_arm & (assigned.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
-    gaps = [
-        _compare_outcome(column, now.sums, before.sums, users, days) for column in plan.outcomes
-    ]
-    unread_inputs = [
-        *arms.describe_unreadable(now.unreadable),
-        *arms.describe_unreadable(before.unreadable),
-    ]
-    return tuple(gaps), unread_inputs
+    gaps = []
+    unread_inputs = [_describe_failure(arms, error) for error in failures]
+    for answer in answers:
+        for column in answer.columns:
+            gap = _compare_outcome(column, answer.now.sums, answer.before.sums, users, days)
+            gaps.append(gap)
+        for sums in (answer.now, answer.before):
+            unread_inputs += arms.describe_unreadable(sums.unreadable)
+    return tuple(gaps), list(dict.fromkeys(unread_inputs))
+
+
+@immutable
+class _Answer:
+    """The sums of columns since the test began, and those of the time before the test."""
+
+    columns: tuple[str, ...]
+    now: UserSums
+    before: UserSums
+
+
+def _ask_sums(
+    sources: OutcomeSources,
+    columns: tuple[str, ...],
+    slot: datetime,
+    seconds_left: Callable[[], float],
+) -> tuple[list[_Answer], list[SourceError]]:
+    """Read all columns at once. If a column is wrong, read each column alone.
+
+    Returns the answers, and the errors of the columns that cannot be read. Raises SourceError if
+    the reason is not in a column.
+    """
+
+    def ask(part: tuple[str, ...]) -> _Answer:
+        ask_now = partial(sources.now.sums, slot, part)
+        ask_before = partial(sources.before.sums, slot, part)
+        return _Answer(
+            columns=part,
+            now=ask_in_time(ask_now, seconds_left(), _LATE_MESSAGE),
+            before=ask_in_time(ask_before, seconds_left(), _LATE_MESSAGE),
+        )
+
+    try:
+        return [ask(columns)], []
+    except SourceError as error:
+        if len(columns) == 1 or not error.permanent:
+            raise
+    answers = []
+    failures = []
+    for column in columns:
+        try:
+            answers.append(ask((column,)))
+        except SourceError as error:
+            failures.append(error)
+    return answers, failures
+
+
+def _describe_failure(arms: Arms, error: SourceError) -> str:
+    return f"outcomes: {arms.error_text(error)}"
 
 
 def _compare_outcome(

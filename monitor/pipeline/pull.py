@@ -107,11 +107,13 @@ class UnpairedArms:
     - ``lists`` gives the current lists of each arm. If the sources are joined, they are not used.
     - ``assigned`` gives the users that were assigned to an arm since the test began.
     - ``outcomes`` is None if the comparison names no outcomes.
+    - ``listed`` gives the users of the log for both arms, if ``assigned`` reads another table.
     """
 
     lists: Mapping[Arm, ports.Source]
     assigned: ports.AssignmentSource
     outcomes: OutcomeSources | None = None
+    listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
 
 
 @immutable

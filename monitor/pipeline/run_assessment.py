@@ -50,12 +50,12 @@ def assess_run(
     is_ok = coverage.paired > 0 and has_enough_pairs
     losses = _find_losses(comparison, measurement, ignored=_USUAL_REASONS if is_ok else ())
     hints = _find_hints(comparison, measurement, memory)
+    left_out = []
+    for sentence in measurement.left_out:
+        left_out.append(RunReason(kind=RunReasonKind.LEFT_OUT, text=sentence))
     reasons: RunReasons
     if is_ok:
         status = RunStatus.OK
-        left_out = []
-        for sentence in measurement.left_out:
-            left_out.append(RunReason(kind=RunReasonKind.LEFT_OUT, text=sentence))
         reasons = (*hints, *measurement.doubts, *left_out, *losses)
     elif coverage.paired == 0:
         status = RunStatus.FAILED
@@ -68,11 +68,11 @@ def assess_run(
             asked=coverage.comparable,
             limit=min_paired_share,
         )
-        reasons = (too_few, *losses, *hints)
+        reasons = (too_few, *losses, *hints, *left_out)
     # Only runs of unpaired comparisons have these results.
     unpaired = measurement.run.unpaired
     if unpaired is not None:
-        obstacles = tuple(_find_unpaired_obstacles(comparison, unpaired, memory.states))
+        obstacles = tuple(find_unpaired_obstacles(comparison, unpaired, memory.states))
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
         reasons = (*obstacles, *_find_difference_before_test(unpaired), *reasons)
@@ -184,7 +184,7 @@ def _notes_by_reason(measurement: Measurement) -> Notes:
     return spelling_notes | dict(measurement.notes)
 
 
-def _find_unpaired_obstacles(
+def find_unpaired_obstacles(
     comparison: Comparison, unpaired: UnpairedResults, states: Sequence[AlertState]
 ) -> Iterator[RunReason]:
     """Yield why an unpaired run cannot be judged, the most important reason first.

@@ -46,6 +46,9 @@ RBO_PERSISTENCE = 0.9
 MIN_ERRORS_ABOVE_ALL = 3.0
 """A segment is named if its self gap exceeds that of all users by this many standard errors."""
 
+LEAST_USERS_OF_ARM = 30
+"""A segment is named if each arm has this many users in it. Standard errors of fewer are unreliable."""
+
 
 def add_differences(
     results: UnpairedResults, users: DividedSubset, hashes: Hashes
@@ -149,7 +152,7 @@ def _make_explanation(
         segment = finding.segment
     else:
         arm = Arm.CANDIDATE if amounts[ALL] >= 0 else Arm.BASELINE
-        segment = _main_segment(gaps)
+        segment = _main_segment(gaps, users)
     shift = compare_exposure(
         users.lists(users.rows(Arm.BASELINE, segment)).present,
         users.lists(users.rows(Arm.CANDIDATE, segment)).present,
@@ -216,17 +219,19 @@ def _make_split(users: DividedSubset, metric: Metric, scene: Scene | None) -> Sp
     )
 
 
-def _main_segment(gaps: Mapping[str, Summary]) -> str:
+def _main_segment(gaps: Mapping[str, Summary], users: DividedSubset) -> str:
     """Return the segment whose gap is most clearly larger than the gap of all users, or ``all``.
 
-    Larger means farther from 0, on the same side as the gap of all users.
+    Larger means farther from 0, on the same side as the gap of all users. Segments with few users
+    are left out.
     """
     gap_of_all = gaps[ALL].mean or 0.0
     sign = -1.0 if gap_of_all < 0 else 1.0
     main_segment = ALL
     most_errors_above = MIN_ERRORS_ABOVE_ALL
     for segment, gap in gaps.items():
-        if gap.standard_error:
+        fewest_users = min(len(users.rows(arm, segment)) for arm in Arm)
+        if gap.standard_error and fewest_users >= LEAST_USERS_OF_ARM:
             difference = sign * ((gap.mean or 0.0) - gap_of_all)
             errors_above = difference / gap.standard_error
             if errors_above > most_errors_above:

@@ -18,6 +18,7 @@ from monitor.measures.pairing.list_tables import rows_by_segment, user_index
 from monitor.measures.sampling import hash_users
 from monitor.model.errors import SourceError
 from monitor.model.immutable import extend, immutable
+from monitor.model.instants import format_second
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -25,6 +26,7 @@ from monitor.model.rankings import (
     CoverageRow,
     UserBatch,
 )
+from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, MeasuredRun, Summary
 from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric
 from monitor.model.unpaired import (
@@ -36,6 +38,7 @@ from monitor.model.unpaired import (
 )
 from monitor.pipeline.divided_subset import DividedSubset, name_divided_segment
 from monitor.pipeline.earlier_lists import measure_arm_scores
+from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
 from monitor.pipeline.pull import SlotContext, SourceAnswers, ask_in_time
@@ -46,7 +49,7 @@ from monitor.pipeline.user_batches import leave_out
 from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
-from monitor.texts.unpaired import write_changed_split
+from monitor.texts.unpaired import write_changed_split, write_too_early
 
 
 @immutable
@@ -145,6 +148,10 @@ class UnpairedSteps(SlotContext):
             last=measured.last,
         )
         measured_users = accumulator.coverage.all.asked
+        mismatches: tuple[IdMismatch, ...] = ()
+        if self.arms.unpaired is not None:
+            arms = replace(self.arms, listed=self.arms.unpaired.listed)
+            mismatches = explain_missing_users(arms, coverage, self.slot, self.seconds_left())
         run = replace(
             run,
             coverage=coverage,
@@ -153,8 +160,8 @@ class UnpairedSteps(SlotContext):
             lists=_merge_lists(run.lists, segments),
             split=split,
             explanation=mention_subset(explanation, subset.coverage.all.asked, measured_users),
-            # The mismatches are between pre-test and current lists, and not between the arms.
-            id_mismatches=(),
+            # The mismatches of the pairs are between pre-test and current lists.
+            id_mismatches=mismatches,
             unpaired=unpaired,
         )
         # A user without a list is no example of a fault, because an arm does not serve all of its
@@ -193,12 +200,15 @@ class UnpairedSteps(SlotContext):
 def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
     """Read the users that were assigned to each arm, and their outcomes. Returns the run's steps.
 
-    Raises SourceError if the users cannot be read in time, or if the planned split has changed.
+    Raises SourceError if the users cannot be read in time, if the planned split has changed, or if
+    the test begins later than the slot.
     """
     sources = context.arms.unpaired
     earlier_share = context.memory.planned_baseline_share
     if sources is None:
         raise ValueError(f"{context.comparison.name} is a paired comparison")
+    if context.slot <= plan.since:
+        raise SourceError(write_too_early(format_second(plan.since)))
     if earlier_share not in (None, plan.baseline_share):
         raise SourceError(write_changed_split(plan.baseline_share, earlier_share))
     late_message = (

@@ -116,7 +116,7 @@ class UnpairedOptions(Options):
         return self._select(users, tuple(Arm), within=None, since=self.begins_at)
 
     @property
-    def outcomes_since(self) -> UsersOptions:
+    def served_since(self) -> UsersOptions:
         """The rows of the log since the test began, of any arm."""
         return self._select(self._served_users, (), within=None, since=self.begins_at)
 

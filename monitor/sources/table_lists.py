@@ -60,6 +60,10 @@ _NOTES = {
     CoverageReason.MISSING: "the user's list is null",
     CoverageReason.DUPLICATE_USER: "a user has more than one list",
 }
+_SAME_TIME = (
+    "a user has more than one list of the newest time: name the column with the request id in "
+    "served.request"
+)
 _MALFORMED_SCORES = (
     _MALFORMED + ", or a score is no number, or there are more or fewer scores than items"
 )
@@ -267,6 +271,9 @@ class TableLists:
         with arrow_errors(self.where):
             pull = self._pull(iter(batches), tally)
         notes = {reason: f"{self.where}: {note}" for reason, note in pull.notes.items()}
+        is_log = getattr(self.options, "served", None) is not None
+        if is_log and CoverageReason.DUPLICATE_USER in notes:
+            notes[CoverageReason.DUPLICATE_USER] = f"{self.where}: {_SAME_TIME}"
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 
     def _pull(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:

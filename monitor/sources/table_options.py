@@ -14,7 +14,6 @@ from monitor.boundary.options import (
     format_duration,
     readable_by,
 )
-from monitor.model.errors import SourceError
 from monitor.model.id_forms import make_speller
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
@@ -102,34 +101,44 @@ class ServedOptions(Options):
         """The arms that must have rows. None is any arm."""
         return (None,) if self.arms is None else (*self.arms.value_of,)
 
-    def require_arms(self, count: Mapping[Arm, int], *, slot: datetime, where: str) -> None:
-        """Raise SourceError if an arm has no users."""
-        for arm, users in count.items():
-            if not users:
-                unserved = self.describe_unserved(arm, slot)
-                raise SourceError(f"{where} {unserved}", permanent=False)
-
     def select(self, arms: ArmColumn | None, **period: object) -> Self:
         """Return these options for the rows of these arms, and perhaps for another period."""
         copy = self.model_copy(update=period)
         copy._arms = arms  # noqa: SLF001 - a copy of these options
         return copy
 
-    def describe_unserved(self, arm: Arm | None, slot: datetime, newest: str = "") -> str:
-        """Say that no list of the arm was served in the period. Names the columns and values."""
+    def describe_unserved(self, arm: Arm | None, slot: datetime, newest: str | None) -> str:
+        """Say that the arm has no row in the period. Names the columns and values.
+
+        ``newest`` is the time of the arm's newest row. None if the arm has no row at all.
+        """
         values = dict(self.arm)
         if self.arms is not None and arm is not None:
             values[self.arms.name] = self.arms.value_of[arm]
-        rows = " and ".join(f"{name} = {value!r}" for name, value in values.items())
+        row = "row"
+        if values:
+            row += " with " + " and ".join(f"{name} = {value!r}" for name, value in values.items())
+        if newest is None and values:
+            return f"has no {row}: check the name of the column, and the spelling of the value"
+        if newest is None:
+            return "has no row: check that the log is written"
         period = f"up to {self.period(slot)[1]:%Y-%m-%dT%H:%M:%SZ}"
         if self.within is not None:
             period = f"in the {format_duration(self.within)} {period}"
         if self.since is not None:
             period = f"after {self.since:%Y-%m-%dT%H:%M:%SZ} and {period}"
-        lists = f"list with {rows}" if rows else "list"
         return (
-            f"has no {lists} that was served {period}{newest}: check `served`, and check that the "
-            "log is written"
+            f"has no {row} {period} (its newest row has the time {newest}): check the column with "
+            "the time and the period, and check that the log is written"
+        )
+
+    def describe_switched(self, arm: Arm, switched: int) -> str:
+        """Say that all users of the arm are in the other arm too. ``switched`` is their number."""
+        assert self.arms is not None  # noqa: S101 - of an unpaired comparison
+        name, value = self.arms.name, self.arms.value_of[arm]
+        return (
+            f"has no user with only {name} = {value!r}, because {switched:,} users have rows of "
+            "both arms: check the columns with the user and the arm"
         )
 
     def period(self, slot: datetime) -> tuple[datetime | None, datetime]:

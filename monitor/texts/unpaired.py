@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL, Arm, CoverageRow
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
 from monitor.texts.run_reasons import write_off_split
@@ -20,6 +20,11 @@ ONE_RUN = (
     "Compare the log of several days, or configure the comparison: its rules learn what is normal."
 )
 """How to read the gaps of a single run."""
+OTHER_SPLIT = (
+    "If another split was planned, give the baseline's planned share with --split, such as "
+    "--split 0.9."
+)
+"""What to do if the users are not split as the option says or by default."""
 GAPS_EXPLAINED = (
     "Baseline, candidate: the mean of the metric over the arm's users, between their current list "
     "and their own pre-test list, which is the last list from before the test. Self gap: how much "
@@ -90,6 +95,20 @@ def write_arms(unpaired: UnpairedResults) -> list[str]:
     return sentences
 
 
+def write_faulty_lists(coverage: CoverageRow) -> list[str]:
+    """Say for each arm how many users have no current list, or a list with a fault."""
+    sentences = []
+    for arm in Arm:
+        counts = []
+        for (reason_arm, reason), users in coverage.users_by_reason.items():
+            if reason_arm is arm:
+                counts.append(f"{users:,} {reason}")
+        if counts:
+            asked = count_of(coverage.asked_of(arm), "user")
+            sentences.append(f"Current lists of the {arm}, among {asked}: {', '.join(counts)}.")
+    return sentences
+
+
 def write_needs_pairs(comparison: str) -> str:
     """Say that thresholds are suggested only for pairs of lists, and what to use instead."""
     return (
@@ -104,6 +123,14 @@ def write_changed_split(planned: float, earlier: float) -> str:
         f"unpaired.split has changed: it plans {planned:g} of the users for the baseline, but "
         f"earlier runs of this test planned {earlier:g}: restore the split, or give a new "
         "unpaired.since"
+    )
+
+
+def write_too_early(began_at: str) -> str:
+    """Say that a slot is not after the beginning of the test."""
+    return (
+        f"the test began at {began_at}, so it has no users at this slot: run a later slot, or "
+        "correct unpaired.before and unpaired.since"
     )
 
 
@@ -123,6 +150,9 @@ def write_outcomes(found: UnpairedResults) -> tuple[str, ...]:
 
 
 def _write_outcome(gap: OutcomeGap) -> str:
+    baseline = gap.means[Arm.BASELINE]
+    if baseline is not None and baseline <= 0:
+        return f"{gap.column}: no relative difference, because the baseline's mean is not above 0."
     if gap.low is None or gap.high is None:
         return f"{gap.column}: too few users have an outcome for an interval."
     low, high = (f"{abs(100 * end):.2f} %" for end in (gap.low, gap.high))

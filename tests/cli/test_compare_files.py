@@ -214,6 +214,7 @@ def test_lists_that_are_longer_than_k_are_noted_whatever_usual_names_their_colum
     Path("base.json").touch()
     assert_refused("""
         compare scored.csv scored.csv --scores none | 2 | has no column 'none'
+        compare base.jsonl base.jsonl --in-order --item product | 2 | has no column 'product'
         compare scored.csv scored.csv | 2 | --user, --item and one of --rank, --scores and --in-order
         compare base.json base.json | 2 | or set format in a configuration
     """)

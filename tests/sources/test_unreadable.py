@@ -136,7 +136,7 @@ def test_a_log_that_holds_nothing_of_the_time_names_its_newest_row(tmp_path):
     given = jsonl([{"who": "u", "what": [1], "at": 20240108}], tmp_path, **WIDE)
 
     with pytest.raises(
-        SourceError, match=r"the newest row has the time 1970-08-23T06:15:08Z\): check `served`"
+        SourceError, match=r"its newest row has the time 1970-08-23T06:15:08Z\): check the column"
     ):
         source_with(given, served={"time": "at", "within": "1h"}).pull(request("u"))
 

@@ -12,7 +12,17 @@ import yaml
 
 import messages
 import published
-from factories import DAY, SLOT, coverage_rule, expectation, lost_lists, rule, state, summary
+from factories import (
+    DAY,
+    SLOT,
+    coverage_row,
+    coverage_rule,
+    expectation,
+    lost_lists,
+    rule,
+    state,
+    summary,
+)
 from messages import explanation, exposed
 from monitor.model.alerts import Removed, RootCause, Standstill
 from monitor.model.explanation import DropPart, FaultKind, MeanDrop, PartMeans, SegmentFall
@@ -136,7 +146,13 @@ from monitor.texts.run_reasons import (
 from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.tls_faults import write_tls_fault, write_unreadable_tls_file
 from monitor.texts.unmatched_names import write_absent_segment, write_unmatched
-from monitor.texts.unpaired import write_arms, write_outcomes, write_split, write_unpaired
+from monitor.texts.unpaired import (
+    write_arms,
+    write_faulty_lists,
+    write_outcomes,
+    write_split,
+    write_unpaired,
+)
 from monitor.texts.verdicts import (
     name_series,
     write_breach,
@@ -749,12 +765,14 @@ EXAMPLES: Any = {
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
         partial(write_split, UNPAIRED),
+        partial(write_faulty_lists, coverage_row(690, reasons={(Arm.CANDIDATE, "too_slow"): 34})),
         partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
         *plain(
             unpaired,
             """
             write_needs_pairs    checkout-test
             write_changed_split  0.9, 0.5
+            write_too_early      2026-11-04T00:00:00Z
             write_preference     0.25, 0.125, 0.375, 900
             write_preference     -0.25, -0.375, -0.125, 1
             write_preference     0.0, -0.125, 0.125, 900

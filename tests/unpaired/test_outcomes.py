@@ -1,6 +1,7 @@
 """Outcomes of users, such as clicks: the difference of the arms, its interval, and the logs they are in."""
 
 import math
+import re
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
@@ -71,6 +72,7 @@ def test_a_difference_without_a_clear_mean_has_no_interval():
         ([2.0, 3.0], [0.0], -1.0, True),  # all outcomes are lost
         ([0.0], [1.0, 0.0], math.nan, False),  # nothing in the baseline
         ([-2.0, -1.0], [1.0], math.nan, False),
+        ([1e-300], [1.0], math.nan, False),  # the square of the mean is 0
         ([5.0, -4.0, 0.0], [1.0], 2.0, False),  # the baseline's mean is not clearly above 0
         ([2.0, 3.0], [-5.0], -3.0, True),
         ([1.0], [0.0] * 199 + [200.0], 0.0, False),  # one user has all outcomes of the candidate
@@ -84,13 +86,11 @@ def test_a_difference_without_a_clear_mean_has_no_interval():
         assert math.isfinite(found.low) is math.isfinite(found.high) is is_bounded
 
 
-def test_a_few_users_and_one_user_with_all_outcomes_have_no_interval():
+def test_a_few_users_have_no_interval():
     for users, is_bounded in [(0, False), (1, False), (99, False), (101, True)]:
         arm = measure_moments_of_arm(np.ones(users), np.zeros(users))
         found = relative_difference(arm, arm, 3.0)
         assert math.isfinite(found.low) is is_bounded
-    lone = measure_moments_of_arm(np.resize([0.0] * 199 + [200.0], 600), np.zeros(600))
-    assert not math.isfinite(relative_difference(arm, lone, 3.0).high)
 
 
 def test_the_width_is_that_of_the_normal_mixture():
@@ -141,7 +141,7 @@ def read_outcomes(source, slot=SLOT, **changes):
     ((kind, place),) = source.items()
     log = {kind: {**place, "max_unreadable": 0.1, **changes}}
     options = settings_of(log, outcomes=["clicks"]).comparisons[0].unpaired
-    logs = (options.outcomes_since, options.outcomes_before)
+    logs = (options.served_since, options.outcomes_before)
     read = (open_outcomes(log).sums(slot, ("clicks",)) for log in logs)
     return [each.sums["clicks"].to_dict() for each in read]
 
@@ -154,9 +154,7 @@ BEFORE = {"u4": 7}
 def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
     source = WRITERS[kind](outcome_rows(), tmp_path)
     assert read_outcomes(source) == [NOW, BEFORE]
-    # Of equal ids the sums are added.
-    forms = [{"regex": "u([0-4])"}, {"prefix": "0"}]
-    assert not read_outcomes(source, slot=BEGINS - 200 * DAY, user_ids=forms)[0]
+    assert not read_outcomes(source, slot=BEGINS - 200 * DAY)[0]
 
 
 @pytest.mark.shared_databases
@@ -170,26 +168,16 @@ def test_outcomes_are_added_up_in_postgresql(postgres_url):
 @pytest.mark.parametrize("value", ["many", "1e400", "1_0"])
 def test_an_outcome_that_is_no_number_is_refused_with_column_and_log(tmp_path, kind, value):
     rows = [row | {"clicks": value} for row in outcome_rows()]
+    faults = rf"17 of 17 rows cannot be read .*such as ({value!r}|inf)\): it must hold numbers"
     with pytest.raises(SourceError) as refused:
         read_outcomes(WRITERS[kind](rows, tmp_path))
-    said = refused.value.shown
-    assert said.startswith("column 'clicks' of ")
-    assert "table" in said
-    assert "17 of 17 rows cannot be read" in said
-    assert f"such as {value!r}" in said or "such as inf" in said
-    assert "it must hold numbers" in said
+    assert re.match(f"column 'clicks' of .*table.*{faults}", refused.value.shown)
 
 
 @pytest.mark.parametrize("kind, form", [("jsonl", bool), ("csv", bool), ("sqlite", "{}".format)])
 def test_yes_and_no_are_1_and_0(tmp_path, kind, form):
     rows = [row | {"clicks": form(bool(row["clicks"]))} for row in outcome_rows()]
     assert read_outcomes(WRITERS[kind](rows, tmp_path))[0]["u2"] == 10
-
-
-def test_a_column_that_the_log_lacks_is_named(tmp_path):
-    rows = [{name: row[name] for name in ("user", "at", "variant")} for row in outcome_rows()]
-    with pytest.raises(SourceError, match="no column 'clicks'"):
-        read_outcomes(WRITERS["jsonl"](rows, tmp_path))
 
 
 def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_out(tmp_path):
@@ -253,39 +241,41 @@ def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin():
     assert "ClicksFell  all      firing" in rankwatch("alerts ls checkout-test").stdout
     (run,) = read_json("show checkout-test")
     (found,) = run["unpaired"]["outcomes"]
-    assert found["users"] == 400
     assert found["means"]["candidate"] == pytest.approx(0.7 * found["means"]["baseline"], rel=0.1)
     assert found["low"] < -0.3 < found["high"] < -0.05
     means = {each["metric"]: each["mean"] for each in run["summaries"]}
     ends = [means[f"outcome{end}(clicks)"] for end in ("", "_low", "_high")]
     assert ends == [found["difference"], found["low"], found["high"]]
     rankwatch("report checkout-test --output report.html")
-    page = Path("report.html").read_text()
-    assert "Outcomes of a user since the test began" in page
-    assert "below the baseline." in page
+    assert "below the baseline." in Path("report.html").read_text()
 
 
 def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration():
     write_test_log()
     rankwatch(RUN)
     assert "ClicksFell" not in rankwatch("alerts ls checkout-test").stdout
-    shown = rankwatch(
-        "compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome clicks"
-    )
-    assert "clicks: the arms do not differ clearly." in shown.stdout
+    said = "clicks: the arms do not differ clearly."
+    compare = "compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome clicks"
+    assert said in rankwatch(compare).stdout
 
 
 def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
-    write_test_log(clicks="many")
+    write_test_log(clicks="many", views=1)
+    config = Path("rankwatch.yaml")
+    text = config.read_text()
+    config.write_text(text.replace("[clicks]", "[clicks, views]"))
     rankwatch(RUN)
     (run,) = read_json("show checkout-test")
     assert run["status"] == "ok"
-    assert not run["unpaired"]["outcomes"]
+    assert [each["column"] for each in run["unpaired"]["outcomes"]] == ["views"]
     assert "outcomes: column 'clicks' of " in run["reason"]
-    config = Path("rankwatch.yaml")
-    text = config.read_text().replace("[clicks]", "[click]").replace(": clicks", ": click")
+    text = text.replace("[clicks]", "[click]").replace(": clicks", ": click")
     config.write_text(text.replace("within: 1d", "within: 3650d"))
     assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
+    assert_refused("""
+        compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome click | 2 | no column 'click'
+        compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome views --outcome clicks | 2 | column 'clicks' of
+    """)
 
 
 def write_interleaved(clicks):
@@ -331,4 +321,3 @@ def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused():
 def test_without_a_click_there_is_no_preference():
     write_interleaved({"u": (0, 0)})
     assert "No user has a click" in rankwatch(INTERLEAVED).stdout
-    assert '"mean": null' in rankwatch(f"{INTERLEAVED} --json").stdout

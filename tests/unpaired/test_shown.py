@@ -51,21 +51,15 @@ def test_a_log_is_compared_without_a_configuration():
     assert means["baseline_self(overlap)"] == means["candidate_self(overlap)"] == 1
     assert means["candidate_self(rbo(p=0.9))"] == pytest.approx(0.9)
     assert means["self_gap(rbo(p=0.9))"] == pytest.approx(0.1)
-    users = found["unpaired"]["users"]
-    assert [each["compared"] for each in users.values()] == [60, 59]
-    assert found["unpaired"]["switched"] == 1
-    assert found["unpaired"]["counted"] == {"baseline": 60, "candidate": 59}
 
 
 def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
-    lines = rankwatch(f"{COMPARE} --worst 1").stdout.splitlines()
-    assert [line.split() for line in lines if line.startswith("compared with a")] == [
-        ["compared", "with", "a", "pre-test", "list", "60", "59"]
-    ]
+    said = rankwatch(f"{COMPARE} --worst 1 --split 0.99").stdout
+    lines = said.splitlines()
+    assert lines[-2].startswith("If another split was planned, give")
+    assert re.search(r"\ncompared with a pre-test list +60 +59\n", said)
     assert "Left out, because they switched arms since the test began: 1 user." in lines
-    assert not [line for line in lines if "seen in a sample" in line]
-    heads = [line.split() for line in lines if line.strip().startswith("before ")]
-    assert heads == [["before", "now", "(candidate)"]]
+    assert re.search(r"\n +before +now \(candidate\)\n", said)
     assert lines[-1].startswith("One run cannot say whether a gap is normal")
 
 
@@ -74,6 +68,8 @@ def test_options_that_do_not_fit_together_are_refused_and_what_needs_pairs():
         compare --unpaired log.jsonl | 2 | needs --arms A,B and --before DATE
         {COMPARE} --html x.html | 2 | does not go with --html
         compare --unpaired log.jsonl --arms a --before 2026-11-01 | 2 | must have two values
+        compare --unpaired log.jsonl --arms a, --before 2026-11-01 | 2 | must have two values
+        {COMPARE} --rank place | 2 | log.jsonl has no column 'item_id'
         compare log.jsonl | 2 | give two files, the baseline's first, or a log with --unpaired
         suggest checkout-test | 2 | each user of checkout-test is served by one arm only
     """)
@@ -82,7 +78,6 @@ def test_options_that_do_not_fit_together_are_refused_and_what_needs_pairs():
 def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
     rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
     shown = rankwatch("show checkout-test --users 1").stdout
-    assert "self gap" in shown
     assert "by chance" not in shown
     rankwatch("report checkout-test --output report.html")
     page = " ".join(Path("report.html").read_text().split())
@@ -132,9 +127,8 @@ def test_plan_counts_the_users_of_each_arm_and_the_days():
 
 def test_check_names_the_key_with_the_log_if_there_is_no_log():
     Path("log.jsonl").unlink()
-    told = json.loads(rankwatch("check --json").stdout)
-    line = Path("rankwatch.yaml").read_text().splitlines()[told["line"] - 1]
-    assert (told["change_first"], line.strip()) == ("unpaired", "unpaired:")
+    said = "  Change first: `unpaired` in rankwatch.yaml, line 8, or the data that it reads"
+    assert said in rankwatch("check").stdout
 
 
 def gate_without_lists(numbers):

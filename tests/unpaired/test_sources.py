@@ -25,6 +25,7 @@ from pipeline.canned import StillClock
 from settings.minimal import load_text
 from sources.file.test_joined import second_ring
 from sources.tables import WRITERS, database
+from tables import cells
 from unpaired import world
 from unpaired.world import BEGINS
 
@@ -160,6 +161,8 @@ def test_the_pre_test_lists_are_read_once_for_both_arms(tmp_path, monkeypatch):
 def test_a_log_gives_the_same_results_in_postgresql(postgres_url):
     source = database(log_rows(), postgres_url, {"at": sa.TIMESTAMP(timezone=True)})
     assert seen(measured(source)) == seen(measured_parquet())
+    with pytest.raises(SourceError, match=r"'at' of .* has no type for times"):
+        measured(database(log_rows(), postgres_url, {"at": sa.Text()}))
 
 
 @pytest.mark.parametrize("kind, assigned_in", [("parquet", "csv"), ("jsonl", "sqlite")])
@@ -185,6 +188,10 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigne
     assert means["candidate_self(overlap)"] == pytest.approx((20 + 10 * 2 / 3) / 30)
     assert found.coverage.all.users_by_reason[Arm.CANDIDATE, CoverageReason.MISSING] == 10
     assert {each.segment for each in found.summaries} == {"all", "country=UK"}
+
+    users["user_ids"] = [{"prefix": "u"}]
+    respelled = measured(source, assignments={place: users}).id_mismatches
+    assert [each.kind for each in respelled] == ["prefix", "prefix"]
 
 
 def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
@@ -213,15 +220,21 @@ def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
             assert seen(measured({"file": {"path": str(folder)}})) == first
 
 
+EMPTY_ARMS = r"""
+    {"candidate": "c", "split": {"a": 0.5, "c": 0.5}}  has no row with variant = 'c': check the name
+    {"before": "2026-11-03T23:45"}  after 2026-11-03T23:45:00Z and up to .*newest row has the time 2026-11-03.23:30:00
+    {"before": "2026-11-04"}  the test began at 2026-11-04T00:00:00Z, so it has no users at this slot
+    {"arm": "a"}  column.*\ba\b
+    {"arm": "request", "baseline": "0000", "candidate": "9999", "split": {"0000": 0.5, "9999": 0.5}}  no user .*because 90
+"""
+
+
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])
 def test_an_arm_without_rows_is_named_by_its_column_and_value(tmp_path, kind):
     source = write_log(kind, tmp_path, log_rows())
-    problem = (
-        r"has no list with variant = 'c' that was served after 2026-11-01T00:00:00Z and .*up to"
-    )
-
-    with pytest.raises(SourceError, match=problem):
-        measured(source, candidate="c", split={"a": 0.5, "c": 0.5})
+    for changes, problem in cells(EMPTY_ARMS):
+        with pytest.raises(SourceError, match=problem):
+            measured(source, **json.loads(changes))
 
 
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])
@@ -274,20 +287,21 @@ def write_small_test(folder):
 
 def test_the_planned_split_of_earlier_runs_is_stored(tmp_path):
     config = write_small_test(tmp_path)
-    first = rankwatch("run-once --slot 2026-11-02")
+    rankwatch("run-once --slot 2026-11-02")
     config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.6, b: 0.4}"))
     second = rankwatch("run-once --slot 2026-11-03")
 
-    assert (first.returncode, second.returncode) == (0, 3)
+    assert second.returncode == 3
     assert "earlier runs of this test planned 0.5" in second.stdout
 
 
 def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
-    write_small_test(tmp_path)
+    config = write_small_test(tmp_path)
+    config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.9, b: 0.1}"))
     clock = partial(StillClock, at=BEGINS + 2 * DAY)
     monkeypatch.setattr(preview, "SystemClock", clock)
 
     said = rankwatch("check --users 1").stdout
 
     assert "baseline: 156 users since the test began, 156 with a current list, 156 of them" in said
-    assert "candidate: 144 users since the test began, 144 with a current list" in said
+    assert "the users are not split as planned: the baseline has 156 users" in said

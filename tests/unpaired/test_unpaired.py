@@ -2,6 +2,8 @@
 
 import math
 from itertools import combinations, product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from bench import unpaired
 from factories import summary
 from kernels.reference_rbo import agreement
 from monitor.measures.summaries import summarize_one
+from monitor.pipeline.unpaired_explanation import _main_segment
 from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, judge_gate
 from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
@@ -19,25 +22,33 @@ from monitor.statistics.unpaired.between import between_excess, count_lists
 from monitor.statistics.unpaired.exposure import find_moved_items
 from monitor.statistics.unpaired.gaps import AffectedUsers, angle_gap, mean_gap, share_gap
 from monitor.statistics.unpaired.rollout import pair_scores
-from monitor.statistics.unpaired.split import log_evidence
+from monitor.statistics.unpaired.split import SPLIT_OFF, log_evidence, log_evidence_of_prior
 from tables import cells
 
 SSRM_TEST = """
-# baseline candidate planned  log Bayes factor by ssrm-test 0.1.5
-510        490       0.5      -0.02947388142
-10400      9600      0.5      10.1189641027
-9000       1100      0.9      1.84124138934
-0          30        0.5      0.04337211488
-100        0         0.99     0.00496691387
-500300     499700    0.5      -2.1293669976
-0          0         0.3      0
+# baseline candidate planned  c      log Bayes factor by ssrm-test 0.1.5
+510        490       0.5      10000  -0.02947388142
+10400      9600      0.5      10000  10.1189641027
+9000       1100      0.9      10000  1.84124138934
+0          30        0.5      10000  0.04337211488
+100        0         0.99     10000  0.00496691387
+500300     499700    0.5      10000  -2.1293669976
+0          0         0.3      10000  0
 """
 
 
 def test_the_evidence_against_the_split_is_that_of_ssrm_test():
-    for baseline, candidate, planned, expected in cells(SSRM_TEST):
-        found = log_evidence(int(baseline), int(candidate), float(planned))
-        assert found == pytest.approx(float(expected), abs=1e-7)
+    for row in cells(SSRM_TEST):
+        numbers: Any = [*map(float, row)]
+        expected = pytest.approx(numbers.pop(), abs=1e-7)
+        assert log_evidence_of_prior(*numbers) == expected
+
+
+def test_the_evidence_is_1_on_average_if_users_are_split_as_planned_and_finds_gross_mismatches():
+    chances = scipy.stats.binom.pmf(range(201), 200, 0.3)
+    evidence = [math.exp(log_evidence(n, 200 - n, 0.3)) for n in range(201)]
+    assert chances @ evidence == pytest.approx(1)
+    assert log_evidence(70, 30, 0.5) < SPLIT_OFF < log_evidence(73, 27, 0.5)
 
 
 def test_the_self_gap_is_that_of_welch():
@@ -115,6 +126,13 @@ def mean_similarity(pairs):
         for depth in (1, 2, 3, 4)
     ]
     return 4 * np.mean(by_depth)
+
+
+def test_a_segment_with_few_users_is_not_named():
+    means = {"all": 0.0, "few": 0.5, "many": 0.2}
+    gaps = {name: summary(mean=means[name]) for name in means}
+    users: Any = SimpleNamespace(rows=lambda _, segment: range(30 - (segment == "few")))
+    assert _main_segment(gaps, users) == "many"
 
 
 def test_the_between_excess_is_that_of_all_pairs():

@@ -9,6 +9,7 @@ import yaml
 from monitor.model.errors import InputError
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
+from monitor.model.run_reasons import RunReasonKind
 from monitor.model.runs import Claim, FinishedRun, RunResult, RunStatus
 from monitor.pipeline.run import execute
 from monitor.service.clock import SystemClock
@@ -43,7 +44,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
 ) -> RunResult:
     """Compare each user's newest list with the user's pre-test list, and then both arms.
 
-    Raises InputError if the log or an option is unusable.
+    Raises InputError if the log, an outcome or an option is unusable.
     """
     baseline, candidate = test.arms
     seconds = (now - test.before) // timedelta(seconds=1)
@@ -85,6 +86,11 @@ def compare_log(  # noqa: PLR0913 - the options of the command
     result = execute(watched.comparison, watched.arms, claim, Memory(), SystemClock())
     if result.status is RunStatus.FAILED or result.coverage is None:
         raise InputError(result.reason or "the log could not be read")
+    outcomes = () if result.unpaired is None else result.unpaired.outcomes
+    if len(outcomes) < len(test.outcomes):
+        # A configured comparison continues without an outcome. Here the user asked for it.
+        left_out = (each.text for each in result.reasons if each.kind is RunReasonKind.LEFT_OUT)
+        raise InputError("; ".join(left_out))
     return result
 
 

@@ -19,11 +19,13 @@ from monitor.model.unpaired import UnpairedResults
 from monitor.pipeline.id_spellings import compare_listed_users
 from monitor.pipeline.item_titles import pull_titles
 from monitor.pipeline.pull import Arms, ask_in_time, draw_panel
+from monitor.pipeline.run_assessment import find_unpaired_obstacles
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.clock import SystemClock
 from monitor.service.runner import WatchedComparison
 from monitor.sources import SampleOptions
+from monitor.texts.run_reasons import write_run_reason
 
 _WAIT_S = 60.0
 
@@ -92,6 +94,9 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
     titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
     tables = _read_user_tables(watched.arms, slot)
     problems = [*measured.left_out]  # such as outcomes without numbers
+    if measured.run.unpaired is not None:
+        obstacles = find_unpaired_obstacles(few, measured.run.unpaired, ())
+        problems += map(write_run_reason, obstacles)
     if failure is not None:
         problems.append(failure)
     return preview(
@@ -166,7 +171,9 @@ def _find_mismatches(
             mismatch = compare_listed_users(arms, arm, tables.panel, listed)
             if mismatch is not None:
                 mismatches.append(mismatch)
-    mismatches += [each for each in run.id_mismatches if each.ids is IdKind.ITEM]
+    for mismatch in run.id_mismatches:
+        if mismatch.ids is IdKind.ITEM or run.unpaired is not None:
+            mismatches.append(mismatch)
     return tuple(mismatches)
 
 

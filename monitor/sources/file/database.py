@@ -323,7 +323,7 @@ class FileView:
         require_readable(self.unreadable, log.max_unreadable)
         for arm, count, last_at in zip(arms, figures[::2], figures[1::2], strict=True):
             if not count:
-                unserved = served.describe_unserved(arm, slot, _describe_newest(last_at))
+                unserved = served.describe_unserved(arm, slot, _format_newest(last_at))
                 raise SourceError(f"{self.where} {unserved}", permanent=False)
         in_time = f"in_time_{self.name}"
         execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {rows} WHERE {is_in_time}")
@@ -380,14 +380,22 @@ class FileView:
         """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
         conditions = ["TRUE"]
         for column, value in served.arm.items():
-            conditions.append(f"{self.ids(column)} = {sql_text(value)}")
+            conditions.append(f"{self._arm_value(column)} = {sql_text(value)}")
         if served.arms is None:
             return "NULL", conditions
         cases = []
         for arm, value in served.arms.value_of.items():
             cases.append(f"WHEN {sql_text(value)} THEN {sql_text(arm)}")
         conditions.append(f"{ARM_COLUMN} IS NOT NULL")
-        return f"CASE {self.ids(served.arms.name)} {' '.join(cases)} END", conditions
+        return f"CASE {self._arm_value(served.arms.name)} {' '.join(cases)} END", conditions
+
+    def _arm_value(self, column: str) -> str:
+        """Return the SQL expression for the values of arms: ids, or the texts true and false."""
+        if self.is_json:
+            return self.label(column)
+        if str(self._types[column]) == "BOOLEAN":
+            return self.raw_text(column)
+        return self.ids(column)
 
     def leave_out_others(self, key: str, users: str, count: int) -> None:
         """If many rows of a log are of users that are not asked, leave these rows out.
@@ -424,12 +432,12 @@ class FileView:
                 raise SourceError(msg)
 
 
-def _describe_newest(last_at: int | None) -> str:
+def _format_newest(last_at: int | None) -> str | None:
     if last_at is None:
-        return " (no row of this arm)"
+        return None
     # A time in the wrong unit may have a year that Python cannot represent.
     at = _UNIX_EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
-    return f" (the newest row has the time {at:%Y-%m-%dT%H:%M:%SZ})"
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _microseconds(instant: datetime) -> int:

@@ -413,8 +413,14 @@ class FileUsers:
             ).fetchall()
             switched = database.sql(f"SELECT {KEY} FROM assigned WHERE is_switched")
             users = index_users(switched.to_arrow_table().column(0))
-        count = dict.fromkeys(Arm, 0) | dict(counts)
-        served.require_arms(count, slot=files.slot, where=files.where)
+            count = dict.fromkeys(Arm, 0) | dict(counts)
+            for arm in Arm:
+                if not count[arm] and len(users):
+                    problem = served.describe_switched(arm, len(users))
+                    raise SourceError(f"{files.where} {problem}")
+                if not count[arm]:
+                    # This raises an error with the cause, such as times that cannot be read.
+                    FileView(database, files, (options.user,), "unserved", options)
         return AssignedUsers(count=count, switched=users)
 
 

@@ -110,6 +110,27 @@ class ReadOnlyDatabase:
         require_columns(roots, present, f"table {options.table} of {self.where}")
         return roots
 
+    def require_times(self, column: sa.ColumnElement[Any], deadline: Deadline) -> None:
+        """Raise SourceError if the type of the column is none of the database's types for times.
+
+        A database compares a text with a time letter by letter. SQLite has no type for times.
+        """
+        dbapi = self._engine.dialect.loaded_dbapi
+        kinds = [getattr(dbapi, name) for name in ("DATETIME", "DATE") if hasattr(dbapi, name)]
+        if self.dialect == "sqlite" or not kinds:
+            return
+        statement = sa.select(column).limit(0)
+        with (
+            self._connection(deadline, str(statement)) as connection,
+            connection.execute(statement) as result,
+        ):
+            kind = result.cursor.description[0][1]
+        if not any(kind == each for each in kinds):
+            raise SourceError(
+                f"column {column.key!r} of {self.where} has no type for times: name a view that "
+                "casts the column to such a type, for example to timestamptz"
+            )
+
     def _fetch(
         self, result: sa.CursorResult[Any], places: Sequence[int]
     ) -> Iterator[list[list[Any]]]:

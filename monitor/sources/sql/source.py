@@ -51,20 +51,38 @@ def statement_of(
     if options.table is None:
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
-    # The table is named too, because SQLite reads a quoted name that is no column as text.
     in_table = [name for name in columns if name != ARM_COLUMN]
-    rows: sa.Select[*tuple[Any, ...]] = sa.select(*table_of(options.table, in_table).c)
     served = getattr(options, "served", None)
+    log = _log_of(options, in_table)
+    rows: sa.Select[*tuple[Any, ...]] = sa.select(*(log.c[name] for name in in_table))
     if served is None:
         return rows
     if len(in_table) < len(columns):
-        rows = rows.add_columns(_arm_of_row(served.arms).label(ARM_COLUMN))
-    return _newest_rows(rows, served, slot, dialect, has_users_only=len(in_table) == 1)
+        rows = rows.add_columns(_arm_of_row(served.arms, log).label(ARM_COLUMN))
+    return _newest_rows(rows, served, log, slot, dialect, has_users_only=len(in_table) == 1)
+
+
+def _log_of(options: SqlOptions, columns: Sequence[str] = ()) -> sa.TableClause:
+    """Return the table with these columns. A log also has the columns that select its rows.
+
+    Statements name the table of a column too, because SQLite reads a quoted name that is no column
+    as text.
+    """
+    served: ServedOptions | None = getattr(options, "served", None)
+    names = [*columns]
+    if served is not None:
+        names += [served.time, *served.arm]
+        if served.request is not None:
+            names.append(served.request)
+        if served.arms is not None:
+            names.append(served.arms.name)
+    return table_of(str(options.table), tuple(dict.fromkeys(names)))
 
 
 def _newest_rows(
     rows: sa.Select[*tuple[Any, ...]],
     served: ServedOptions,
+    log: sa.TableClause,
     slot: datetime,
     dialect: str,
     *,
@@ -75,13 +93,14 @@ def _newest_rows(
     If two lists of a user have the same time, the list with the greater request id is selected. If
     only users are read, the result has each user and arm once.
     """
-    log = rows.add_columns(_instant_of_row(served, dialect).label("rankwatch_at"))
+    rows_of_arm = rows.add_columns(_instant_of_row(served, log, dialect).label("rankwatch_at"))
     if served.request is not None:
-        log = log.add_columns(sa.column(served.request).label("rankwatch_request"))
-    log = log.where(*_of_arm(served))
+        rows_of_arm = rows_of_arm.add_columns(log.c[served.request].label("rankwatch_request"))
+    rows_of_arm = rows_of_arm.where(*_of_arm(served, log))
     if dialect == "sqlite":
-        log = log.limit(-1)  # without a limit, SQLite computes the time of a row several times
-    in_log = list(log.subquery().c)
+        # Without a limit, SQLite computes the time of a row several times.
+        rows_of_arm = rows_of_arm.limit(-1)
+    in_log = list(rows_of_arm.subquery().c)
     count = len(rows.selected_columns)
     selected = in_log[:count]
     order = in_log[count:]  # the time, and the request if its column is named
@@ -138,18 +157,18 @@ def _in_period(
     return is_in_time
 
 
-def _of_arm(served: ServedOptions) -> list[sa.ColumnElement[bool]]:
-    conditions = [sa.column(name) == _untyped(value) for name, value in served.arm.items()]
+def _of_arm(served: ServedOptions, log: sa.TableClause) -> list[sa.ColumnElement[bool]]:
+    conditions = [log.c[name] == _untyped(value) for name, value in served.arm.items()]
     if served.arms is not None:
-        column: sa.ColumnElement[Any] = sa.column(served.arms.name)
+        column = log.c[served.arms.name]
         values = served.arms.value_of.values()
         conditions.append(sa.or_(*(column == _untyped(value) for value in values)))
     return conditions
 
 
-def _arm_of_row(arms: ArmColumn) -> sa.ColumnElement[Any]:
+def _arm_of_row(arms: ArmColumn, log: sa.TableClause) -> sa.ColumnElement[Any]:
     """Return the arm of a row."""
-    column: sa.ColumnElement[Any] = sa.column(arms.name)
+    column = log.c[arms.name]
     cases = []
     for arm, value in arms.value_of.items():
         cases.append((column == _untyped(value), sa.literal(arm.value)))
@@ -161,13 +180,15 @@ def _untyped(value: str) -> sa.BindParameter[Any]:
     return sa.literal(value, type_=sa.types.NullType())
 
 
-def _instant_of_row(served: ServedOptions, dialect: str) -> sa.ColumnElement[Any]:
+def _instant_of_row(
+    served: ServedOptions, log: sa.TableClause, dialect: str
+) -> sa.ColumnElement[Any]:
     """Return the time of a row.
 
     SQLite has no type for times. There a time is text in ISO 8601, or a number in any unit. The
     result is a Julian day then, because SQLite computes it in a quarter of the time of a text.
     """
-    time: sa.ColumnElement[Any] = sa.column(served.time)
+    time = log.c[served.time]
     if dialect != "sqlite":
         return time
     number = sa.cast(time, sa.types.REAL)
@@ -219,29 +240,31 @@ def count_unserved(
 ) -> tuple[Unreadable, ...]:
     """Count the rows of this arm in a log that have no time or no request id.
 
-    Rows need a request id only if the options name its column.
+    Rows need a request id only if the options name its column. Raises SourceError if the column of
+    times has another type.
     """
     served: ServedOptions | None = getattr(options, "served", None)
     if served is None:
         return ()
-    log = table_of(str(options.table))
-    checks = [(served.time, ColumnKind.TIMES, _instant_of_row(served, database.dialect))]
+    log = _log_of(options)
+    database.require_times(log.c[served.time], deadline)
+    checks = [(served.time, ColumnKind.TIMES, _instant_of_row(served, log, database.dialect))]
     if served.request is not None:
-        checks.append((served.request, ColumnKind.IDS, sa.column(served.request)))
+        checks.append((served.request, ColumnKind.IDS, log.c[served.request]))
     rows = sa.func.count().label("rows")
     unreadable = []
     for column, need, value in checks:
-        example = sa.func.min(sa.cast(sa.column(column), sa.types.Text)).label("example")
+        example = sa.func.min(sa.cast(log.c[column], sa.types.Text)).label("example")
         query = sa.select(rows, example).select_from(log)
         if column == served.time and database.dialect == "sqlite":
             # A time without a Julian day is rare. This test takes half the time of the next one.
-            query = query.where(sa.func.julianday(sa.column(column)).is_(None))
-        query = query.where(value.is_(None), *_of_arm(served))
+            query = query.where(sa.func.julianday(log.c[column]).is_(None))
+        query = query.where(value.is_(None), *_of_arm(served, log))
         (answer,) = database.read(query, [{}], ("rows", "example"), deadline)
         count = int(answer["rows"][0])
         if not count:
             continue
-        query_all = sa.select(rows).select_from(log).where(*_of_arm(served))
+        query_all = sa.select(rows).select_from(log).where(*_of_arm(served, log))
         (answer_all,) = database.read(query_all, [{}], ("rows",), deadline)
         total = int(answer_all["rows"][0])
         shown = answer["example"][0]
@@ -304,10 +327,12 @@ class SqlOutcomes(SqlTable):
         served = options.served
         database = self._database
         dialect = database.dialect
-        log = table_of(options.table, database.roots_of(options, columns, deadline))
-        in_period = _in_period(_instant_of_row(served, dialect), served, slot, dialect)
-        statement = sa.select(*log.c, sa.func.count().label(ROW_COUNT)).group_by(*log.c)
-        statement = statement.where(in_period, *_of_arm(served))
+        roots = database.roots_of(options, columns, deadline)
+        log = _log_of(options, roots)
+        in_period = _in_period(_instant_of_row(served, log, dialect), served, slot, dialect)
+        values = [log.c[name] for name in roots]
+        statement = sa.select(*values, sa.func.count().label(ROW_COUNT)).group_by(*values)
+        statement = statement.where(in_period, *_of_arm(served, log))
         return database.read(statement, [{}], (*columns, ROW_COUNT), deadline)
 
 
@@ -333,9 +358,33 @@ class SqlUsers(SqlTable):
         is_switched = repeated["user"].duplicated(keep=False)
         arm_of_user = pd.concat([rows["arm"][~is_repeated], repeated["arm"][~is_switched]])
         count = {arm: int((arm_of_user == arm).sum()) for arm in Arm}
-        self._options.served.require_arms(count, slot=slot, where=tally.where)
         switched = pd.Index(repeated["user"][is_switched].unique(), dtype="str")
+        served = self._options.served
+        for arm in Arm:
+            if not count[arm] and len(switched):
+                problem = served.describe_switched(arm, len(switched))
+                raise SourceError(f"{tally.where} {problem}")
+            if not count[arm]:
+                problem = served.describe_unserved(arm, slot, self._newest_of(arm))
+                raise SourceError(f"{tally.where} {problem}", permanent=False)
         return AssignedUsers(count=count, switched=switched)
+
+    def _newest_of(self, arm: Arm) -> str | None:
+        """Return the time of the arm's newest row as text. None if the arm has no row."""
+        options = self._options
+        served = options.served
+        log = _log_of(options)
+        dialect = self._database.dialect
+        newest: sa.ColumnElement[Any] = sa.func.max(_instant_of_row(served, log, dialect))
+        if dialect == "sqlite":
+            newest = sa.func.datetime(newest)  # of a Julian day
+        value = _untyped(served.arms.value_of[arm])
+        statement = sa.select(sa.cast(newest, sa.types.Text).label("newest"))
+        statement = statement.where(*_of_arm(served, log), log.c[served.arms.name] == value)
+        deadline = Deadline.after(options.timeout.total_seconds())
+        (answer,) = self._database.read(statement, [{}], ("newest",), deadline)
+        at: str | None = answer["newest"][0]
+        return at
 
 
 class SqlSource:

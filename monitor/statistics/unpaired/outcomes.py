@@ -33,6 +33,7 @@ FEWEST_EFFECTIVE_USERS = 100.0
 
 A mean of few users, or of a few large outcomes, is not normally distributed.
 """
+_LEAST_MEAN = 1e-100  # the square of a smaller mean can be 0
 # The parameter of the mixture that is best at this time (Waudby-Smith et al., equation 9)
 _SCALE = (-2 * math.log(ALPHA) + math.log(-2 * math.log(ALPHA)) + 1) / NARROWEST
 
@@ -106,7 +107,7 @@ def relative_difference(
     mean by ``width`` standard errors (Fieller 1954). They are valid for a noisy mean of the
     baseline too.
     """
-    if baseline.n < 2 or candidate.n < 2 or baseline.mean_now <= 0:  # noqa: PLR2004
+    if min(baseline.n, candidate.n) < 2 or baseline.mean_now < _LEAST_MEAN:  # noqa: PLR2004
         return Difference(value=math.nan)
     theta = _slope(baseline, candidate)
     mean = baseline.mean_now
