@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.alerts.verdicts import NORMAL_AGAIN
-from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, Transition
+from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, State, Transition
 from monitor.model.arrays import Flags, Floats
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
@@ -128,10 +128,12 @@ def compute_expectations(
     figures = Figures.of(measured.summaries, learnable_rows, measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
+    firing = {(state.alert, state.segment) for state in states if state.state is State.FIRING}
     series = []
     for rule in rules:
         for segment in segments_of(rule, figures.segments(rule), states):
-            series.append(rule_series.RuleSeries(rule, segment))
+            is_firing = (rule.alert, segment) in firing
+            series.append(rule_series.RuleSeries(rule, segment, is_firing))
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
