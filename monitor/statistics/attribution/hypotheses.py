@@ -9,6 +9,7 @@ from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
     find_origin,
+    least_affected_share,
 )
 from monitor.statistics.attribution.changed_items import (
     find_new_items,
@@ -22,6 +23,7 @@ from monitor.statistics.attribution.scene import (
     find_by_feature,
     is_increase,
     lists_before,
+    usual_shares,
 )
 from monitor.statistics.attribution.shared_lists import (
     find_few_sharing,
@@ -119,6 +121,39 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     # `find_fault` estimates the share of affected users from the bins of the feature. With the
     # feature `REPLACED`, users with few new items would not count as affected.
     return replace(by_new_items, feature=ChangeFeature.TOTAL)
+
+
+# The lists of all users changed more than usual if at least this share of the users is affected. In
+# 60 healthy days of real lists the share is at most 0.43. It is 0.75 to 1 if the model's weights are
+# rounded, if items are sorted by another key, or if one place in ten has another item.
+_ALL_CHANGED = 0.6
+# The arm must also explain at least this part of the drop.
+_LEAST_OF_DROP = 0.25
+
+
+def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
+    """Return the hypothesis that an arm's lists changed a little more than usual for all users.
+
+    Then hardly any list is an outlier, but few lists changed as little as they usually do. None if
+    there is no drop, or if lists of the arm explain little of it.
+    """
+    changes = scene.changes
+    if changes is None or scene.drop is None:
+        return None
+    growth = changes.by_arm[arm]
+    if np.nanmean(growth.total) < _LEAST_OF_DROP * scene.drop:
+        return None
+    bins = scene.bins[arm][ChangeFeature.TOTAL]
+    usual = usual_shares(scene, arm, ChangeFeature.TOTAL)
+    if least_affected_share(bins, usual) < _ALL_CHANGED:
+        return None
+    kind = FaultKind.REPLACED
+    detail = {"is_general": 1.0}
+    if np.nansum(growth.order) > np.nansum(growth.membership):
+        kind = FaultKind.REORDERED
+        detail["top"] = 0.0
+    is_judged = bins >= 0
+    return Hypothesis(kind=kind, arm=arm, affected=is_judged, judged=is_judged, detail=detail)
 
 
 # If at least this share of the reordered lists keeps its first three items, only the order of these
