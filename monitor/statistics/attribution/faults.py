@@ -166,7 +166,7 @@ def find_fault(scene: Scene) -> Fault | None:
     arms_with_hypothesis = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
     findings = [_make_finding(hypothesis, scene) for hypothesis in hypotheses]
-    if not any(_explains_drop(each) for each in findings):
+    if not any(_is_cause(each, scene) for each in findings):
         general = [find_general_change(scene, arm) for arm in Arm]
         findings += [_make_finding(each, scene) for each in general if each is not None]
     findings = [each for each in findings if not _is_side_effect(each, findings)]
@@ -241,11 +241,14 @@ def _is_side_effect(finding: Finding, findings: Sequence[Finding]) -> bool:
     return False
 
 
-def _explains_drop(finding: Finding) -> bool:
-    """Whether the finding is a fault that explains some of the drop, or a change that explains it."""
+def _is_cause(finding: Finding, scene: Scene) -> bool:
+    """Whether the finding needs no more general one: a fault, or a change that explains the drop.
+
+    If there is a drop, a fault must explain some of it.
+    """
     if finding.kind.facts.is_model_change:
         return _explained(finding) >= _GOOD_ENOUGH
-    return _explained(finding) >= _LEAST_EXPLAINED
+    return scene.drop is None or _explained(finding) >= _LEAST_EXPLAINED
 
 
 def _is_no_cause(finding: Finding, scene: Scene) -> bool:
