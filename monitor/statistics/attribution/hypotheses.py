@@ -152,7 +152,8 @@ def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
     usual = usual_shares(scene, arm, ChangeFeature.TOTAL)
     if scene.has_own_pairs:
         drop = math.inf if scene.drop is None else scene.drop
-        has_changed_more = np.nanmean(changes.by_arm[arm].total) >= _LEAST_OF_DROP * drop
+        growth = float(np.nanmean(changes.by_arm[arm].total))
+        has_changed_more = growth >= _LEAST_OF_DROP * drop
     else:
         change = mean_of_bins(share_bins(bins))
         has_changed_more = change >= _TIMES_CHANGED * mean_of_bins(usual)
