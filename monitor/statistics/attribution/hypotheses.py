@@ -1,6 +1,5 @@
 """Tests which faults can explain the lists of a run. Each kind of fault has one function."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -146,14 +145,13 @@ def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
     have lists of both arms, there must be a drop.
     """
     changes = scene.changes
-    if changes is None:
+    if changes is None or (scene.has_own_pairs and scene.drop is None):
         return None
     bins = scene.bins[arm][ChangeFeature.TOTAL]
     usual = usual_shares(scene, arm, ChangeFeature.TOTAL)
-    if scene.has_own_pairs:
-        drop = math.inf if scene.drop is None else scene.drop
+    if scene.drop is not None:
         growth = float(np.nanmean(changes.by_arm[arm].total))
-        has_changed_more = growth >= _LEAST_OF_DROP * drop
+        has_changed_more = growth >= _LEAST_OF_DROP * scene.drop
     else:
         change = mean_of_bins(share_bins(bins))
         has_changed_more = change >= _TIMES_CHANGED * mean_of_bins(usual)
