@@ -61,7 +61,7 @@ _APART = 0.95
 _LEAST_SEEN = 0.5
 # If the other arm's list of a user looks healthy, the user is this much less likely to look affected
 # than a user whose other list looks affected.
-_LEAST_WEIGHT = 0.05
+_HEALTHY_WEIGHT = 0.05
 # `ChangeFeature.FIRST_MOVED` has three places: the first place and these others.
 _OTHER_PLACES = 2
 
@@ -382,7 +382,7 @@ def _usual_of_users(
     if not scene.has_own_pairs:
         return np.full(len(scene.batch), share)
     looks_affected = scene.bins[hypothesis.arm.other][feature] >= lowest_bin
-    weights = looks_affected + _LEAST_WEIGHT
+    weights = looks_affected + _HEALTHY_WEIGHT
     return np.asarray(np.minimum(1.0, share * weights / weights.mean()))
 
 
