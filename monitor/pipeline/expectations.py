@@ -580,7 +580,9 @@ def _allow_level_without_season(
     level = find_median(np.where(past_alerts.healthy, lessons.values, np.nan))
     is_too_similar = np.array([_judges_too_similar(judged.rule) for judged in series])
     has_no_former_level = np.isnan(reference.before)
-    before = np.where(is_too_similar & has_no_former_level, level, reference.before)
+    has_season = np.abs(level - reference.center) > reference.spread
+    is_allowed = is_too_similar & has_no_former_level & has_season
+    before = np.where(is_allowed, level, reference.before)
     return replace(reference, before=before)
 
 
