@@ -47,6 +47,7 @@ from monitor.model.rules import (
     SeriesRule,
     SimilarityRule,
     StandstillRule,
+    is_learned,
 )
 from monitor.model.run_reasons import RunReasonKind, find_reason
 from monitor.model.runs import ArmScore, MeasuredRun, RunStatus, Summary
@@ -240,10 +241,30 @@ def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[J
         # The rule is about segments that other rules name, and about those of its own alerts.
         lasting = {state.segment for state in states if state.alert == rule.alert}
         segments = (ALL, *sorted((run.awaited | lasting) - {ALL}))
+    firing = {state.segment for state in states if _is_firing(state, rule)}
     for segment in segments:
         verdict = JUDGES[rule.kind](rule, segment, run)
-        if verdict is not None:
-            yield rule, segment, verdict
+        if verdict is None:
+            continue
+        is_too_few = verdict.outcome is Outcome.TOO_FEW
+        if is_too_few and segment in firing and is_learned(rule):
+            verdict = _judge_recovery(rule, segment, run, verdict)
+        yield rule, segment, verdict
+
+
+def _is_firing(state: AlertState, rule: Rule) -> bool:
+    return state.alert == rule.alert and state.state is State.FIRING
+
+
+def _judge_recovery(rule: SeriesRule, segment: str, run: _Run, verdict: Verdict) -> Verdict:
+    """Judge whether a firing alert has recovered, even if few users have a value.
+
+    Otherwise, the alert of a segment whose users became few would never end. A learned limit takes
+    the sampling error of few users into account. If the value has not recovered, the ``verdict``
+    is returned, because fewer than ``min_users`` users do not prove a breach.
+    """
+    of_few = JUDGES[rule.kind](replace(rule, min_users=1), segment, run)
+    return of_few if of_few is not None and of_few.is_recovered else verdict
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:

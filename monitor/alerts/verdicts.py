@@ -22,7 +22,11 @@ from monitor.model.rules import (
 )
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import MeasuredRun, RunStatus, Summary
-from monitor.model.statistics import MEASURED_TRAITS, ListTrait, Statistic
+from monitor.model.statistics import (
+    MEASURED_TRAITS,
+    ListTrait,
+    Statistic,
+)
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
 from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (
@@ -49,6 +53,7 @@ MOST_AGAIN = 3.0
 The reason is that the healthy level may have moved during the fault. But the value must be at most
 this many standard deviations worse than expected.
 """
+_OF_LISTS_BEFORE_ALERTS = (ListTrait.EXPOSURE, ListTrait.SHIFTED)
 LEAST_MISSING = 0.5
 """A smaller number of users is a rounding error and changes no verdict."""
 
@@ -280,7 +285,7 @@ def judge_learned(
     judged = headline = f"{shown}, {finding}"
     if is_breach:
         judged, headline = write_breach(rule, shown, finding, reading.counts, measured.reasons)
-    is_normal = expectation.z <= _normal_again(limit, expectation)
+    is_normal = expectation.z <= _normal_again(rule, limit, expectation)
     nearness = ""
     if is_judgeable and not is_breach and not is_normal:
         nearness = NOT_CLEARLY_NORMAL
@@ -314,8 +319,15 @@ def _judge_unlearned(expectation: Expectation | None, users: int, measured: Meas
     return verdict_without_value(Outcome.TOO_FEW, reason, users, is_learning=True)
 
 
-def _normal_again(limit: LearnedLimit, expectation: Expectation) -> float:
-    """Return the largest z at which a firing alert ends. See `NORMAL_AGAIN` and `MOST_AGAIN`."""
+def _normal_again(rule: SeriesRule, limit: LearnedLimit, expectation: Expectation) -> float:
+    """Return the largest z at which a firing alert ends. See `NORMAL_AGAIN` and `MOST_AGAIN`.
+
+    Some rules compare lists with the lists before the alert. These lists get older while the alert
+    fires, and healthy lists change more over several runs than over one. So for these rules, every
+    value within the limit is normal.
+    """
+    if isinstance(rule, CoverageRule) and rule.share.trait in _OF_LISTS_BEFORE_ALERTS:
+        return math.inf
     learning = Learning.DROP if expectation.note else limit.learning
     half_of_fault = (expectation.fault_z or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.alerts.rule_evaluation import Figures, segments_of
 from monitor.alerts.verdicts import NORMAL_AGAIN
-from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, Transition
+from monitor.model.alerts import NEW_NORMAL, AlertState, Expectation, State, Transition
 from monitor.model.arrays import Flags, Floats
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
@@ -79,6 +79,10 @@ HOLIDAY = "not judged by what is normal, because the day is one of the compariso
 AFTER_HOLIDAY = (
     "not judged by what is normal, because the lists are compared with a holiday's lists"
 )
+AFTER_EXPECTED_FAULT = (
+    "not judged by what is normal, because the lists are compared with those of a fault that "
+    "returns regularly"
+)
 
 REMEMBERED_RUNS = 120
 """A judgement reads at most this many of the newest runs.
@@ -128,10 +132,12 @@ def compute_expectations(
     figures = Figures.of(measured.summaries, learnable_rows, measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
+    firing = {(state.alert, state.segment) for state in states if state.state is State.FIRING}
     series = []
     for rule in rules:
         for segment in segments_of(rule, figures.segments(rule), states):
-            series.append(rule_series.RuleSeries(rule, segment))
+            is_firing = (rule.alert, segment) in firing
+            series.append(rule_series.RuleSeries(rule, segment, is_firing))
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
@@ -159,6 +165,7 @@ def compute_expectations(
         alerts=past_alerts,
         side=_find_sides(series),
     )
+    reference = _allow_level_without_season(series, reference, lessons, past_alerts)
     expectations = _build_expectations(series, figures, reference, evidence, alpha)
     fault_z = median_z_while_firing(lessons.z, past_alerts.firing)
     notes = _describe_levels(comparison.name, usable_past.runs, reference, usable_past.note)
@@ -166,11 +173,14 @@ def compute_expectations(
     usual_lost = np.nan_to_num(find_median(lost_in_used_runs))
     # Values leave out the users without a score. `apply_bounds` uses the share of these users.
     lost_shares = {row.segment: 1.0 - row.paired / row.asked for row in coverage_rows if row.asked}
-    is_after_holiday = bool(past) and is_holiday(past[-1].slot)
+    unjudged_notes = _find_unjudged(
+        series, lessons, past_alerts, is_after_holiday=bool(past) and is_holiday(past[-1].slot)
+    )
     completed = []
     for column, expectation in enumerate(expectations):
-        if is_after_holiday and _compares_with_earlier_lists(series[column].rule):
-            completed.append(replace(_expect_without_limits(series[column]), note=AFTER_HOLIDAY))
+        if unjudged_notes[column]:
+            unjudged = _expect_without_limits(series[column])
+            completed.append(replace(unjudged, note=unjudged_notes[column]))
             continue
         completed.append(
             replace(
@@ -182,6 +192,29 @@ def compute_expectations(
             )
         )
     return tuple(completed)
+
+
+def _find_unjudged(
+    series: rule_series.ManySeries,
+    lessons: rule_series.LessonArrays,
+    past_alerts: PastAlerts,
+    *,
+    is_after_holiday: bool,
+) -> list[str]:
+    """Return for each series why it is not judged, or an empty text if it is judged.
+
+    Series that compare with earlier lists are not judged if the last run was no ordinary run.
+    """
+    is_after_fault = _find_expected_faults(series, lessons, past_alerts)
+    notes = []
+    for column, judged in enumerate(series):
+        note = ""
+        if _compares_with_earlier_lists(judged.rule) and is_after_holiday:
+            note = AFTER_HOLIDAY
+        elif _compares_with_earlier_lists(judged.rule) and is_after_fault[column]:
+            note = AFTER_EXPECTED_FAULT
+        notes.append(note)
+    return notes
 
 
 def _compares_with_earlier_lists(rule: SeriesRule) -> bool:
@@ -352,10 +385,31 @@ def find_odd(values: Floats, errors: Floats, z: Floats) -> Flags:
     if this is larger. If a share is 0 in all other runs, their spread is 0. Then the sampling error
     prevents a single user from making a run odd. ``values`` are NaN for runs with an alert.
     """
-    scale = np.fmax(find_scale(values), find_median(errors))
-    is_far = np.abs(values - find_median(values)) > ODD_SCALES * scale
     was_not_judged = np.isnan(z)
-    return was_not_judged & is_far
+    return was_not_judged & _find_far(values, errors)
+
+
+def _find_far(values: Floats, errors: Floats) -> Flags:
+    scale = np.fmax(find_scale(values), find_median(errors))
+    return np.asarray(np.abs(values - find_median(values)) > ODD_SCALES * scale)
+
+
+def _find_expected_faults(
+    series: rule_series.ManySeries, lessons: rule_series.LessonArrays, past_alerts: PastAlerts
+) -> Flags:
+    """Find the series in whose segment the last run had a fault that rules expected, (series,).
+
+    Such a run is far from the median, but caused no alert, because a season expected it. A fault of
+    all users concerns every segment. Series that compare with earlier lists do not count, because
+    they are far from the median after the fault too.
+    """
+    if not len(lessons.values):
+        return np.zeros(len(series), dtype=bool)
+    values = np.where(past_alerts.alerting, np.nan, lessons.values)
+    is_far = _find_far(values, lessons.errors)[-1:] & np.isfinite(lessons.z[-1:])
+    is_far &= ~np.array([_compares_with_earlier_lists(judged.rule) for judged in series])
+    is_after_fault: Flags = rule_series.spread_over_segments(series, is_far)[0]
+    return is_after_fault
 
 
 def share_alert_budget(comparison: Comparison, series: rule_series.ManySeries) -> Floats:
@@ -375,9 +429,7 @@ def _budget_weight(rule: SeriesRule) -> float:
     """
     weight = 1.0
     if not isinstance(rule, CoverageRule):
-        if means_too_similar(rule.metric, str(rule.statistic), rule.direction):
-            weight = SMALL_WEIGHT
-        return weight
+        return SMALL_WEIGHT if _judges_too_similar(rule) else weight
     if rule.share.trait in SUDDEN:
         weight *= SMALL_WEIGHT
     # The candidate is being tested, so faults of the baseline are less likely.
@@ -510,6 +562,34 @@ def _allow_former_level(series: rule_series.ManySeries, reference: Reference) ->
     return replace(
         reference, center=reference.center + shift, used_values=reference.used_values + shift
     )
+
+
+def _allow_level_without_season(
+    series: rule_series.ManySeries,
+    reference: Reference,
+    lessons: rule_series.LessonArrays,
+    past_alerts: PastAlerts,
+) -> Reference:
+    """Make the level of all healthy runs normal too, for rules on lists that are too similar.
+
+    Otherwise, such a rule alerts if a fault that returned regularly does not return any more.
+    Nothing is changed if somebody accepted a level, because then some of these runs are outdated.
+    """
+    if past_alerts.accepted:
+        return reference
+    level = find_median(np.where(past_alerts.healthy, lessons.values, np.nan))
+    is_too_similar = np.array([_judges_too_similar(judged.rule) for judged in series])
+    has_no_former_level = np.isnan(reference.before)
+    has_season = np.abs(level - reference.center) > reference.spread
+    is_allowed = is_too_similar & has_no_former_level & has_season
+    before = np.where(is_allowed, level, reference.before)
+    return replace(reference, before=before)
+
+
+def _judges_too_similar(rule: SeriesRule) -> bool:
+    if isinstance(rule, CoverageRule):
+        return False
+    return means_too_similar(rule.metric, str(rule.statistic), rule.direction)
 
 
 @immutable

@@ -39,6 +39,16 @@ class RuleSeries(Generic[RuleT_co]):
 
     rule: RuleT_co
     segment: str
+    is_firing: bool = False  # whether the alert was firing before the run
+
+    @property
+    def least_users(self) -> int:
+        """The number of users that a run's value needs.
+
+        A rule needs `min_users` users to alert. Fewer users are enough to see that a firing alert
+        has recovered (see `evaluate_rules`).
+        """
+        return 1 if self.is_firing else self.rule.min_users
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,12 +64,12 @@ class RuleSeries(Generic[RuleT_co]):
         figure = self._find_figure(figures)
         if isinstance(figure, Summary):
             far_users = self._count_far(figures)
-            if far_users is not None and figure.n >= self.rule.min_users:
+            if far_users is not None and figure.n >= self.least_users:
                 gap = angle_gap(*far_users)
                 return gap.value, gap.error
             return self.read_summary(figure)
         # Without a summary, the rule judges a share of users.
-        if figure is None or figure.users < self.rule.min_users:
+        if figure is None or figure.users < self.least_users:
             return np.nan, np.nan
         return _angle_and_error(figure.value, figure.users)
 
@@ -71,7 +81,7 @@ class RuleSeries(Generic[RuleT_co]):
         """
         rule = self.rule
         value = None
-        if summary.n >= rule.min_users:
+        if summary.n >= self.least_users:
             value = summary.value(rule.subject.statistic)
         if value is None or not isinstance(rule, SimilarityRule):
             return np.nan, np.nan

@@ -65,7 +65,7 @@ _WHAT: Mapping[FaultKind, str] = {
     ),
     FaultKind.MIXED_UP: "get lists from the {arms} that belong to other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
-    FaultKind.REPLACED: "get many more new items from the {arms} than usual",
+    FaultKind.REPLACED: "get {more} new items from the {arms} than usual",
 }
 
 _MOSTLY = 0.5
@@ -260,6 +260,8 @@ def _write_what(finding: Finding, arms: str) -> str:
         figures[name] = f"{value:,.0f}" if value > 1 else write_percent(value)
     if kind is FaultKind.ALIKE:
         figures["alike"] = "much more like" if "is_more_alike" in detail else "nearly"
+    if kind is FaultKind.REPLACED:
+        figures["more"] = "more" if "is_general" in detail else "many more"
     if kind.facts.counts_items:
         figures["items"] = count_of(round(detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)

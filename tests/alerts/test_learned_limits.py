@@ -47,9 +47,9 @@ LEARNING: Any = {
     "share": rule(
         **{**DROP, "statistic": "share_below(0)", "direction": Direction.ABOVE, "threshold": 1.0}
     ),
-    "failed": coverage_rule(
-        "failed(candidate)", learned=Learning.DROP, threshold=1.0, resolve_at=1.0
-    ),
+} | {
+    name: coverage_rule(share, learned=Learning.DROP, threshold=1.0, resolve_at=1.0)
+    for name, share in {"failed": "failed(candidate)", "shifted": "shifted_list"}.items()
 }
 LINES = cells("""
 drop  0.254  1874  z=6.1  breach  no
@@ -132,29 +132,33 @@ trend   -1.0   nan    yes
 trend   3e-14  nan    yes
 trend   1.5    nan    yes
 trend   1.6    nan    no
+# These compare with lists that get older while the alert fires.
+shifted  9.0   9.0    yes
 """
 
 
 def test_a_drop_ends_at_half_of_the_way_back_and_a_trend_at_a_normal_value():
-    for learning, z, fault, ends in cells(ENDS):
-        watched = rule(**{**DROP, "learned": Learning(learning)})
+    for name, z, fault, ends in cells(ENDS):
         of_fault = None if fault == "nan" else float(fault)
-        found = verdict(
-            watched, 0.45, learned(z=float(z), fault_z=of_fault, evidence=0.6, evidence_limit=1e8)
-        )
+        figures = learned(z=float(z), fault_z=of_fault, evidence=0.6, evidence_limit=1e8)
+        found = verdict(LEARNING[name], 0.41, figures)
         assert found.outcome == Outcome.OK
         assert found.is_recovered == (ends == "yes")
 
 
 def test_states_and_transitions_have_the_learned_limit():
-    watched = comparison(rules=(rule(**DROP),))
+    watched = comparison(rules=(rule(**DROP, min_users=30),))
     (state,), (change,) = evaluate(
         watched, summaries=[summary(mean=0.2)], expectations=[learned(z=9.0)]
     )
     assert state.state == State.FIRING
     assert state.threshold == 0.41
     assert change.threshold == 0.41
-    assert change.value == 0.2
+    # Few users are enough to see that an alert has recovered.
+    for z, now in ((9.0, State.FIRING), (0.2, State.QUIET)):
+        few = {"summaries": [summary(n=3)], "expectations": [learned(z=z)]}
+        (later,), _ = evaluate(watched, states=[state], **few)
+        assert later.state == now
 
 
 FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)

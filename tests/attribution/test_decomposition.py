@@ -150,6 +150,8 @@ def test_the_segment_of_the_hit_users_is_named_or_two_segments_if_they_fit_bette
         # Who would be affected anyhow does not hide the segment.
         ((COUNTRY == 2) | (PLACES % 7 == 0), 1 / 7, "country=2"),
         (PLACES % 7 == 0, 1 / 7, "all"),
+        # Lists of these users always change more.
+        (COUNTRY == 2, (COUNTRY == 2) * 1.0, "all"),
         # Fewer users look affected than usual, but not there.
         (COUNTRY == 2, 0.6, "country=2"),
     ]:

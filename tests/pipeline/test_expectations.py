@@ -7,12 +7,12 @@ import pytest
 import scipy
 from numpy.random import default_rng
 
-from factories import DAY, SLOT, arm_score, comparison, coverage_rule, expect, rule, summary
+from factories import DAY, SLOT, arm_score, comparison, coverage_rule, expect, rule, state, summary
 from monitor.model.alerts import State
 from monitor.model.memory import PastRun, to_lessons
 from monitor.model.rankings import Arm
 from monitor.model.rules import Direction, Learning, StandstillRule
-from monitor.pipeline.expectations import AFTER_HOLIDAY
+from monitor.pipeline.expectations import AFTER_EXPECTED_FAULT, AFTER_HOLIDAY
 from monitor.statistics.reference.thresholds import SAFETY
 from tables import cells
 
@@ -85,8 +85,8 @@ def test_an_alert_of_all_users_excludes_the_run_from_every_segment_and_an_alert_
     each = watched(drop(segments="each"), frozen, rule(alert="Absolute"))
     seen = (measured(0.5), measured(0.5, segment="country=DE"))
     *past, last = (PastRun(slot=SLOT + day * DAY, summaries=seen, states={}) for day in range(8))
-    for alert, segment, state, *taught in cells(TAUGHT):
-        alarmed = [*past, replace(last, states={(alert, segment): State(state)})]
+    for alert, segment, now, *taught in cells(TAUGHT):
+        alarmed = [*past, replace(last, states={(alert, segment): State(now)})]
         found = expect(each, SLOT + 8 * DAY, seen, alarmed)
         assert [str(series.runs) for series in found] == taught
 
@@ -132,7 +132,12 @@ def test_a_share_is_judged_as_an_angle_and_shown_as_a_share():
 
 def test_rules_neither_learn_from_nor_judge_too_few_users():
     past = history(measured(mean, n=20) for mean in MEANS)
-    assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
+    what = watched(drop(min_users=30))
+    assert look(past, 0.5, what).runs == 0
+    now = SLOT + 7 * DAY, [measured(0.5, n=20)], history(MEANS)
+    assert expect(what, *now)[0].z is None
+    # Whether an alert has recovered can be judged.
+    assert expect(what, *now, [state(state=State.FIRING)])[0].z is not None
 
 
 def told(means, what):
@@ -323,14 +328,16 @@ def test_a_rollback_to_the_level_before_a_new_normal_is_no_alert(sign):
     assert 0.03 < sign * (back.limit - 0.52) < 0.28
 
 
-def test_lists_are_not_compared_with_those_of_a_holiday():
+def test_lists_are_not_compared_with_those_of_a_holiday_or_of_a_fault_that_was_expected():
     shifted = coverage_rule("shifted_list", learned=Learning.DROP)
-    past = history([*MEANS * 2])
-    last = past[-1].slot
-    what = watched(drop(), shifted, holidays=((last, last + DAY),))
     scores = [arm_score(metric="shifted_list", value=0.2, n=N)]
-    of_mean, of_shifts = expect(what, last + DAY, [measured(0.5)], past, arm_scores=scores)
-    assert of_mean.runs == 13
-    assert of_mean.note == ""
-    assert of_shifts.runs == 0
-    assert of_shifts.note == AFTER_HOLIDAY
+    slot = SLOT + 14 * DAY
+    for last, day_off, note in [
+        (0.5, slot - DAY, AFTER_HOLIDAY),
+        (0.1, slot, AFTER_EXPECTED_FAULT),
+    ]:
+        what = watched(drop(), shifted, holidays=((day_off, slot),))
+        past, _ = told([*MEANS, *MEANS[1:], last], what)
+        of_mean, of_shifts = expect(what, slot, [measured(0.5)], past, arm_scores=scores)
+        assert of_mean.note == ""
+        assert (of_shifts.runs, of_shifts.note) == (0, note)

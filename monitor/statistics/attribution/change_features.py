@@ -190,6 +190,23 @@ def widest_shares(*histograms: Sequence[float]) -> tuple[float, ...]:
     return tuple((tails - np.append(tails[1:], 0.0)).tolist())
 
 
+def scale_to_part(
+    usual: Sequence[float], part: Sequence[float], whole: Sequence[float]
+) -> tuple[float, ...]:
+    """Return the usual shares of a part of the users, from the ``usual`` shares of all users.
+
+    ``part`` and ``whole`` are the shares of these users, and of all users, at another time. For
+    each bin, the usual share of users in this bin or above it is multiplied by how much larger this
+    share was in the part than in the whole.
+    """
+    usual_tails, part_tails, whole_tails = _tails(usual, part, whole)
+    ratios = np.ones(len(usual_tails))
+    np.divide(part_tails, whole_tails, out=ratios, where=whole_tails > 0)
+    # A share of users in high bins is at most the share in lower bins.
+    tails = np.minimum.accumulate(np.minimum(1.0, usual_tails * ratios))
+    return tuple((tails - np.append(tails[1:], 0.0)).tolist())
+
+
 def _tails(*histograms: Sequence[float]) -> Floats:
     """Return for each histogram and bin the share of users in this bin or in a higher one.
 

@@ -218,11 +218,14 @@ def _find_main_segment(
     return None
 
 
-def find_affected_segment(affected: Flags, usual: float, segments: Mapping[str, Rows]) -> str:
+def find_affected_segment(
+    affected: Flags, usual: float | Floats, segments: Mapping[str, Rows]
+) -> str:
     """Return the name of the segment that describes best which users were affected, or ``all``.
 
     ``affected`` marks the users that look affected, (n,). ``usual`` is the share of healthy users
-    that look affected too.
+    that look affected too. If it is not the same for all users, it is the probability of each user,
+    (n,).
 
     The best segment has the greatest F1, which is the harmonic mean of two shares. The first is the
     share of all affected users that are in the segment. The second is the share of the segment's
@@ -232,6 +235,7 @@ def find_affected_segment(affected: Flags, usual: float, segments: Mapping[str, 
     reads such a joined name.
     """
     users = len(segments[ALL])
+    usual = np.broadcast_to(usual, affected.shape)
     # For the healthy users that look affected, `_estimate_affected` subtracts the share ``usual``
     # of the users. If there are fewer of them, the estimate for all users is too low. The estimate
     # for a segment has fewer users to subtract, so it may be higher and better.
@@ -271,14 +275,19 @@ def find_affected_segment(affected: Flags, usual: float, segments: Mapping[str, 
     return best
 
 
-def _estimate_affected(affected: Flags, usual: float, rows: Rows) -> float:
+def _estimate_affected(affected: Flags, usual: Floats, rows: Rows) -> float:
     """Estimate how many of the users in these rows were affected.
 
-    The healthy users that look affected, a share ``usual`` of all healthy users, are subtracted.
+    The healthy users that look affected are subtracted. ``usual`` is the probability that a healthy
+    user looks affected, (n,).
     """
-    beyond_usual = float(affected[rows].sum()) - usual * len(rows)
-    # If all healthy users look affected, 1 - usual is 0. The limit avoids a division by 0.
-    return max(0.0, beyond_usual) / max(_LEAST_UNUSUAL, 1 - usual)
+    if not len(rows):
+        return 0.0
+    usual_users = float(usual[rows].sum())
+    beyond_usual = float(affected[rows].sum()) - usual_users
+    # If all healthy users look affected, this share is 0. The limit avoids a division by 0.
+    unusual_share = 1 - usual_users / len(rows)
+    return max(0.0, beyond_usual) / max(_LEAST_UNUSUAL, unusual_share)
 
 
 def rows_of_segment(name: str, segments: Mapping[str, Rows]) -> Rows:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from monitor.model.arrays import Flags, Rows
+from monitor.model.arrays import Flags, Floats, Rows
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm, CoverageReason, CoverageRow
@@ -19,7 +19,7 @@ from monitor.statistics.attribution.change_features import (
     least_affected_share,
 )
 from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
-from monitor.statistics.attribution.hypotheses import find_hypotheses
+from monitor.statistics.attribution.hypotheses import find_general_change, find_hypotheses
 from monitor.statistics.attribution.scene import Hypothesis, Scene, usual_shares
 
 # Users without a list are reported if their number exceeds the usual number clearly enough. The
@@ -59,6 +59,9 @@ _APART = 0.95
 # Some affected users look healthy. An estimate is corrected for them if at least this share of the
 # affected users looks affected.
 _LEAST_SEEN = 0.5
+# If the other arm's list of a user looks healthy, the user is this much less likely to look affected
+# than a user whose other list looks affected.
+_HEALTHY_WEIGHT = 0.05
 # `ChangeFeature.FIRST_MOVED` has three places: the first place and these others.
 _OTHER_PLACES = 2
 
@@ -163,7 +166,11 @@ def find_fault(scene: Scene) -> Fault | None:
     arms_with_hypothesis = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
     findings = [_make_finding(hypothesis, scene) for hypothesis in hypotheses]
-    finding = _select_finding([each for each in findings if not _is_side_effect(each, findings)])
+    if not any(_is_cause(each, scene) for each in findings):
+        general = [find_general_change(scene, arm) for arm in Arm]
+        findings += [_make_finding(each, scene) for each in general if each is not None]
+    findings = [each for each in findings if not _is_side_effect(each, findings)]
+    finding = _select_finding([each for each in findings if not _is_no_cause(each, scene)])
     explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
     if not explains_enough and scene.usually_missing is not None:
         missing = find_missing(scene.coverage, scene.usually_missing)
@@ -232,6 +239,22 @@ def _is_side_effect(finding: Finding, findings: Sequence[Finding]) -> bool:
         if other.kind is FaultKind.REORDERED and other.arms == finding.arms:
             return other.users >= _MANY_MORE * finding.users
     return False
+
+
+def _is_cause(finding: Finding, scene: Scene) -> bool:
+    """Whether the finding needs no more general one: a fault, or a change that explains the drop.
+
+    If there is a drop, a fault must explain some of it.
+    """
+    if finding.kind.facts.is_model_change:
+        return _explained(finding) >= _GOOD_ENOUGH
+    return scene.drop is None or _explained(finding) >= _LEAST_EXPLAINED
+
+
+def _is_no_cause(finding: Finding, scene: Scene) -> bool:
+    """Whether a new model may have caused the finding, but the finding explains next to no drop."""
+    is_model_change = finding.kind.facts.is_model_change
+    return is_model_change and scene.drop is not None and _explained(finding) < _LEAST_EXPLAINED
 
 
 def _select_finding(findings: Sequence[Finding]) -> Finding | None:
@@ -333,14 +356,34 @@ def _find_segment(hypothesis: Hypothesis, scene: Scene, segments: Mapping[str, R
     change to a random degree, these are only a few of the affected users, and may be too few to
     find the segment. Then the users are marked from the bin in which the affected share is clearest.
     """
-    segment = find_affected_segment(hypothesis.affected, hypothesis.usual, segments)
     feature = hypothesis.feature
-    if segment != ALL or feature not in {ChangeFeature.TOTAL, ChangeFeature.REORDERED}:
-        return segment
+    if feature not in {ChangeFeature.TOTAL, ChangeFeature.REORDERED}:
+        return find_affected_segment(hypothesis.affected, hypothesis.usual, segments)
     bins = scene.bins[hypothesis.arm][feature]
-    usual = usual_shares(scene, hypothesis.arm, feature)
-    clearest = find_clearest_bin(bins, usual)
-    return find_affected_segment(bins >= clearest.lowest_bin, clearest.usual_share, segments)
+    lowest_bin = int(bins[hypothesis.affected].min())
+    usual = _usual_of_users(scene, hypothesis, feature, lowest_bin, hypothesis.usual)
+    segment = find_affected_segment(hypothesis.affected, usual, segments)
+    if segment != ALL:
+        return segment
+    clearest = find_clearest_bin(bins, usual_shares(scene, hypothesis.arm, feature))
+    usual = _usual_of_users(scene, hypothesis, feature, clearest.lowest_bin, clearest.usual_share)
+    return find_affected_segment(bins >= clearest.lowest_bin, usual, segments)
+
+
+def _usual_of_users(
+    scene: Scene, hypothesis: Hypothesis, feature: ChangeFeature, lowest_bin: int, share: float
+) -> Floats:
+    """Return how likely each user is in this bin or above it if the user is healthy, (n,).
+
+    The mean is ``share``. The lists of some users usually change more than those of other users,
+    for example because the users have little history. The other arm's lists of the same users show
+    who they are.
+    """
+    if not scene.has_own_pairs:
+        return np.full(len(scene.batch), share)
+    looks_affected = scene.bins[hypothesis.arm.other][feature] >= lowest_bin
+    weights = looks_affected + _HEALTHY_WEIGHT
+    return np.asarray(np.minimum(1.0, share * weights / weights.mean()))
 
 
 def _select_likely_affected(

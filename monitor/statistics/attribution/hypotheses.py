@@ -9,6 +9,8 @@ from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
     find_origin,
+    least_affected_share,
+    share_bins,
 )
 from monitor.statistics.attribution.changed_items import (
     find_new_items,
@@ -22,6 +24,8 @@ from monitor.statistics.attribution.scene import (
     find_by_feature,
     is_increase,
     lists_before,
+    mean_of_bins,
+    usual_shares,
 )
 from monitor.statistics.attribution.shared_lists import (
     find_few_sharing,
@@ -119,6 +123,54 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     # `find_fault` estimates the share of affected users from the bins of the feature. With the
     # feature `REPLACED`, users with few new items would not count as affected.
     return replace(by_new_items, feature=ChangeFeature.TOTAL)
+
+
+# The lists of all users changed more than usual if at least this share of the users is affected. In
+# 60 healthy days of real lists the share is at most 0.57. It is 0.6 to 1 if the model's weights are
+# rounded, if items are sorted by another key, or if one place in ten has another item.
+_ALL_CHANGED = 0.6
+# If users have lists of both arms, the arm must also explain at least this part of the drop.
+_LEAST_OF_DROP = 0.25
+# If not, its lists must also have changed by at least this multiple of the usual change.
+_TIMES_CHANGED = 1.2
+# The change is one of order if the change of order exceeds the usual one by this multiple of what
+# the share of new items exceeds the usual share by. One new item also moves other items.
+_MOSTLY_ORDER = 2
+
+
+def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
+    """Return the hypothesis that an arm's lists changed a little more than usual for all users.
+
+    Then hardly any list is an outlier, but few lists changed as little as they usually do. If users
+    have lists of both arms, there must be a drop.
+    """
+    changes = scene.changes
+    if changes is None or (scene.has_own_pairs and scene.drop is None):
+        return None
+    bins = scene.bins[arm][ChangeFeature.TOTAL]
+    usual = usual_shares(scene, arm, ChangeFeature.TOTAL)
+    if scene.drop is not None:
+        growth = float(np.nanmean(changes.by_arm[arm].total))
+        has_changed_more = growth >= _LEAST_OF_DROP * scene.drop
+    else:
+        change = mean_of_bins(share_bins(bins))
+        has_changed_more = change >= _TIMES_CHANGED * mean_of_bins(usual)
+    if not has_changed_more or least_affected_share(bins, usual) < _ALL_CHANGED:
+        return None
+    kind = FaultKind.REPLACED
+    detail = {"is_general": 1.0}
+    more_replaced = _exceed_usual(scene, arm, ChangeFeature.REPLACED)
+    if _exceed_usual(scene, arm, ChangeFeature.REORDERED) >= _MOSTLY_ORDER * more_replaced:
+        kind = FaultKind.REORDERED
+        detail["top"] = 0.0
+    is_judged = bins >= 0
+    return Hypothesis(kind=kind, arm=arm, affected=is_judged, judged=is_judged, detail=detail)
+
+
+def _exceed_usual(scene: Scene, arm: Arm, feature: ChangeFeature) -> float:
+    """Return by how much the mean of a feature is above the usual mean."""
+    mean = mean_of_bins(share_bins(scene.bins[arm][feature]))
+    return mean - mean_of_bins(usual_shares(scene, arm, feature))
 
 
 # If at least this share of the reordered lists keeps its first three items, only the order of these

@@ -17,6 +17,7 @@ from monitor.statistics.attribution.change_features import (
     Outliers,
     bin_lists,
     find_outlying_bins,
+    scale_to_part,
     share_bins,
     widest_shares,
 )
@@ -223,17 +224,22 @@ def usual_shares(
     - There were runs between the earlier lists and this run. Lists change more over several runs
       than over one, and the other arm shows how much more.
     - ``rows`` of a segment are given. Then the other arm's shares among these users are used,
-      because the users of a segment may usually change more than all users.
+      because the users of a segment may usually change more than all users. Perhaps the other arm
+      changed less than usual in this run. So its shares also show how much more these users change
+      than all users.
     """
     other_bins = scene.bins[arm.other][feature]
+    other_shares = share_bins(other_bins)
     shares = scene.usual_histograms.get(arm, {}).get(feature)
     if shares is None:
-        shares = share_bins(other_bins)
+        shares = other_shares
     elif scene.has_runs_between:
-        shares = widest_shares(shares, share_bins(other_bins))
+        shares = widest_shares(shares, other_shares)
     if rows is None:
         return shares
-    return widest_shares(shares, share_bins(other_bins[rows]))
+    other_shares_of_rows = share_bins(other_bins[rows])
+    usual_of_rows = scale_to_part(shares, other_shares_of_rows, other_shares)
+    return widest_shares(shares, other_shares_of_rows, usual_of_rows)
 
 
 def lists_before(scene: Scene, arm: Arm) -> tuple[Codes, Codes]:
