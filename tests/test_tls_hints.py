@@ -1,5 +1,6 @@
 """The error message of a TLS failure follows from its cause, for each client."""
 
+import ssl
 from functools import partial
 from string import Template
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from messages import START, send
+from monitor.boundary.foreign_errors import system_cause
 from monitor.model.errors import MonitorError
 from monitor.storage import open_store
 from servers.buckets import forgotten_stores
@@ -67,6 +69,12 @@ def test_the_hint_follows_the_cause_and_names_the_setting(fault, words, tmp_path
         for client, sentence in said(port, ca_file):
             assert f"has a certificate {words}" in sentence, client
             assert fault == "unknown authority" or "ca_" not in sentence.lower(), client
+
+
+def test_rules_that_some_pythons_do_not_check_are_named():
+    error: Any = ssl.SSLCertVerificationError()
+    error.verify_code = 85
+    assert "RFC 5280" in str(system_cause(error))
 
 
 def test_postgresql_says_only_whether_the_name_is_wrong(tmp_path):

@@ -150,6 +150,8 @@ _BY_VERIFY_CODE = {
     **dict.fromkeys((2, 18, 19, 20, 21), TlsFault.UNKNOWN_ISSUER),
     62: TlsFault.OTHER_NAME,
     64: TlsFault.OTHER_NAME,
+    # Python checks these rules from 3.13 on, such as X509_V_ERR_MISSING_AUTHORITY_KEY_IDENTIFIER.
+    **dict.fromkeys(range(79, 94), TlsFault.NONSTANDARD),
 }
 """The fault for each code of OpenSSL, such as X509_V_ERR_CERT_NOT_YET_VALID."""
 _TLS_WORDS = {

@@ -136,8 +136,9 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
     The command checks that the tables have the form that this version expects, and that a SQLite
     file is not damaged. The command reads the complete file, which takes about ten seconds for each
-    gigabyte. Then the command checks whether the database can be written. The exit code is 0 if no
-    problem is found. Otherwise the exit code is 4, and the command prints the problems.
+    gigabyte. Then the command checks whether the database can be written, if its user has the right
+    to write. The exit code is 0 if no problem is found. Otherwise the exit code is 4, and the
+    command prints the problems.
     """
     from monitor.storage import opened_store, schema_version
     from monitor.storage.database_url import describe_url, parse_url
@@ -179,9 +180,15 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
             f"{database}: the tables differ from what this version expects: "
             f"{'; '.join(differences)}: undo these changes, or restore a backup"
         )
+    may_write = True
     with opened_store(url) as store:
         # All reads succeed on a full disk, but rankwatch must write too.
-        store.maintenance.probe_write()
+        try:
+            store.maintenance.probe_write()
+        except DatabaseError as error:
+            if error.kind is not DatabaseErrorKind.DENIED:
+                raise
+            may_write = False
     if as_json:
         return
     print_line(f"schema {current}: as expected")
@@ -189,6 +196,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         print_line("file: undamaged")
     else:
         print_line(database)
+    if not may_write:
+        print_line("writing: not checked, because this user of the database may only read")
 
 
 @db_commands.command("size", cls=Command)

@@ -10,6 +10,7 @@ class TlsFault(StrEnum):
     NOT_YET_VALID = "not_yet_valid"
     OTHER_NAME = "other_name"
     UNKNOWN_ISSUER = "unknown_issuer"
+    NONSTANDARD = "nonstandard"  # the certificate does not follow RFC 5280
     UNVERIFIED = "unverified"  # the client did not say why
     CLIENT_WANTED = "client_wanted"
     CLIENT_REFUSED = "client_refused"

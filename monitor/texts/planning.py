@@ -111,9 +111,10 @@ def write_chance(drop: float, users: int, runs: int, chance: float) -> str:
 
 def write_needed(drop: float, power: float, alpha: float, answer: str) -> str:
     """Say how many users or runs can show the drop, or why none can (``answer``)."""
+    judgements = float(f"{1 / alpha:.3g}")  # further digits differ between machines
     return (
         f"to detect a change of {drop:.3g} with a probability of {write_percent(power)}, if one judgement in "
-        f"{1 / alpha:,.0f} may be a false alert: {answer}"
+        f"{judgements:,.0f} may be a false alert: {answer}"
     )
 
 

@@ -7,6 +7,7 @@ _PREDICATES = {
     TlsFault.NOT_YET_VALID: "has a certificate that is not valid yet",
     TlsFault.OTHER_NAME: "has a certificate for another host name",
     TlsFault.UNKNOWN_ISSUER: "has a certificate of an unknown authority",
+    TlsFault.NONSTANDARD: "has a certificate that does not follow the standard RFC 5280",
     TlsFault.UNVERIFIED: "has a certificate that cannot be trusted",
     TlsFault.CLIENT_WANTED: "wants a client certificate",
     TlsFault.CLIENT_REFUSED: "refused the client certificate",
@@ -46,6 +47,11 @@ def write_tls_fault(fault: TlsFault, client: TlsClient) -> tuple[str, str]:
             "check the host name, or ask the server's owner to add it to the certificate"
         ),
         TlsFault.UNKNOWN_ISSUER: f"if the server is yours, {name_authority}",
+        TlsFault.NONSTANDARD: (
+            "the server's owner must issue the certificate, and perhaps that of its authority, "
+            "again with the usual extensions, such as authorityKeyIdentifier and keyUsage, which "
+            "Python requires from 3.13 on"
+        ),
         TlsFault.UNVERIFIED: (
             "check the certificate's dates with openssl s_client; if only its authority is "
             f"unknown, {name_authority}"
