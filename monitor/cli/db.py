@@ -140,7 +140,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
     to write. The exit code is 0 if no problem is found. Otherwise the exit code is 4, and the
     command prints the problems.
     """
-    from monitor.storage import opened_store, schema_version
+    from monitor.storage import schema_version
     from monitor.storage.database_url import describe_url, parse_url
 
     url = _database_url(config)
@@ -180,15 +180,8 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
             f"{database}: the tables differ from what this version expects: "
             f"{'; '.join(differences)}: undo these changes, or restore a backup"
         )
-    may_write = True
-    with opened_store(url) as store:
-        # All reads succeed on a full disk, but rankwatch must write too.
-        try:
-            store.maintenance.probe_write()
-        except DatabaseError as error:
-            if error.kind is not DatabaseErrorKind.DENIED:
-                raise
-            may_write = False
+    # All reads succeed on a full disk, but rankwatch must write too.
+    can_write = _probe_write(url)
     if as_json:
         return
     print_line(f"schema {current}: as expected")
@@ -196,8 +189,22 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         print_line("file: undamaged")
     else:
         print_line(database)
-    if not may_write:
+    if not can_write:
         print_line("writing: not checked, because this user of the database may only read")
+
+
+def _probe_write(url: str) -> bool:
+    """Return whether this user of the database may write. Raises DatabaseError if a write fails."""
+    from monitor.storage import opened_store
+
+    with opened_store(url) as store:
+        try:
+            store.maintenance.probe_write()
+        except DatabaseError as error:
+            if error.kind is not DatabaseErrorKind.DENIED:
+                raise
+            return False
+    return True
 
 
 @db_commands.command("size", cls=Command)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import requests
 import yaml
 
 from monitor.model.immutable import immutable
@@ -87,6 +88,6 @@ def running_prometheus(
     ]
     command = [program, *own, *options, "--log.level=warn"]
     with running(
-        command, lambda: urllib.request.urlopen(f"{url}/-/ready", timeout=5).close(), home
+        command, lambda: requests.get(f"{url}/-/ready", timeout=5).raise_for_status(), home
     ):
         yield Prometheus(url=url)
