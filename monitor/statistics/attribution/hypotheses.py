@@ -129,6 +129,9 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
 # 60 healthy days of real lists the share is at most 0.57. It is 0.6 to 1 if the model's weights are
 # rounded, if items are sorted by another key, or if one place in ten has another item.
 _ALL_CHANGED = 0.6
+# For a change of order the share is above 0.6 if half of the users are concerned (incidents seed
+# 91002), and above 0.7 if items are sorted by another key.
+_ALL_REORDERED = 0.7
 # If users have lists of both arms, the arm must also explain at least this part of the drop.
 _LEAST_OF_DROP = 0.25
 # If not, its lists must also have changed by at least this multiple of the usual change.
@@ -155,14 +158,18 @@ def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
     else:
         change = mean_of_bins(share_bins(bins))
         has_changed_more = change >= _TIMES_CHANGED * mean_of_bins(usual)
-    if not has_changed_more or least_affected_share(bins, usual) < _ALL_CHANGED:
+    if not has_changed_more:
         return None
+    least_share = _ALL_CHANGED
     kind = FaultKind.REPLACED
     detail = {"is_general": 1.0}
     more_replaced = _exceed_usual(scene, arm, ChangeFeature.REPLACED)
     if _exceed_usual(scene, arm, ChangeFeature.REORDERED) >= _MOSTLY_ORDER * more_replaced:
+        least_share = _ALL_REORDERED
         kind = FaultKind.REORDERED
         detail["top"] = 0.0
+    if least_affected_share(bins, usual) < least_share:
+        return None
     is_judged = bins >= 0
     return Hypothesis(kind=kind, arm=arm, affected=is_judged, judged=is_judged, detail=detail)
 
