@@ -22,11 +22,7 @@ from monitor.model.rules import (
 )
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import MeasuredRun, RunStatus, Summary
-from monitor.model.statistics import (
-    MEASURED_TRAITS,
-    ListTrait,
-    Statistic,
-)
+from monitor.model.statistics import MEASURED_TRAITS, ListTrait, Statistic
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
 from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (

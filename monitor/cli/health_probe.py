@@ -72,6 +72,7 @@ def _fetch(
     try:
         return _request_text(plain, path)
     except RemoteDisconnected:
+        # This error has no number, by which `system_cause` would find the cause.
         plain_error: Exception = ConnectionResetError(ECONNRESET, "no answer")
     except _CLOSED as error:
         plain_error = error

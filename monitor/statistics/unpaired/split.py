@@ -6,6 +6,8 @@ lost or are assigned in a wrong way. Then no other comparison of the arms can be
 
 import math
 
+import numpy as np
+
 from monitor.model.unpaired import ENOUGH_EVIDENCE
 
 SPLIT_OFF = math.log(ENOUGH_EVIDENCE)
@@ -36,9 +38,7 @@ def log_evidence(baseline: int, candidate: int, planned: float) -> float:
     limit is valid at any time (Ville 1939).
     """
     parts = [log_evidence_of_prior(baseline, candidate, planned, users) for users in PRIOR_USERS]
-    largest = max(parts)
-    mean = sum(math.exp(part - largest) for part in parts) / len(parts)
-    return largest + math.log(mean)
+    return float(np.logaddexp.reduce(parts)) - math.log(len(parts))
 
 
 def log_evidence_of_prior(
