@@ -278,9 +278,12 @@ def add_explanations(
         if text is None:
             explained.append(transition)
             continue
-        headline = transition.headline if finding is None else write_cause(finding)
+        if finding is not None:
+            transition = replace(  # noqa: PLW2901
+                transition, headline=write_cause(finding), concerned=finding.users
+            )
         text = " ".join((text, *write_models(measured.models, measured.slot)))
-        explained.append(replace(transition, explanation=text, headline=headline))
+        explained.append(replace(transition, explanation=text))
     return tuple(explained)
 
 

@@ -249,6 +249,11 @@ def _write_what(finding: Finding, arms: str) -> str:
     if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
+    if "mixed_in" in detail:
+        return (
+            f"get new items from the {arms} between the former ones, which are about twice as far "
+            "down"
+        )
     figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
         items = count_of(round(detail["now"]), "item")
