@@ -31,6 +31,7 @@ from monitor.pipeline.unpaired_faults import (
     UnpairedPast,
     find_fault_since_run,
     find_fault_since_test,
+    find_stale_candidate,
     make_scene_since_run,
 )
 from monitor.statistics.attribution.decomposition import compare_exposure
@@ -126,14 +127,28 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
     if scene is not None:
         shows_items = comparison.judging.shows_items
         finding = find_fault_since_run(users, past, scene, shows_items=shows_items)
-    if finding is not None:
         since = memory.former_slot
-    else:
+    stale = find_stale_candidate(users, former)
+    if stale is not None and _is_better(stale, finding):
+        finding = stale
+        since = None
+    elif finding is None:
         finding = find_fault_since_test(users)
+        since = None
     explanation = _make_explanation(series, gaps, finding, users, results)
     if finding is not None and since is not None and former is not None:
         explanation = _compare_with_run(explanation, finding, users, former, since)
     return _make_split(users, metric, scene), explanation
+
+
+def _is_better(stale: Finding, finding: Finding | None) -> bool:
+    """Return whether pre-test lists explain more than the finding since an earlier run.
+
+    Pre-test lists have many new items too, if they are compared with that run.
+    """
+    if finding is None or "is_general" in finding.detail:
+        return True
+    return finding.kind.facts.looks_like_training and stale.users >= finding.users
 
 
 def _make_explanation(

@@ -163,7 +163,9 @@ def write_drop(drop: MeanDrop) -> str:
 
 
 def write_no_cause(explanation: Explanation) -> str:
-    """Say by which parts the mean fell, if a fault was found that hardly explains the drop."""
+    """Say that a fault was found that is no clear cause, and by which parts the mean fell."""
+    if explanation.is_unpaired:
+        return "No clear cause."
     parts = {cause.part: cause.amount for cause in explanation.causes}
     amount = f"{explanation.drop:.4f}{_write_parts(parts, explanation.drop)}"
     return f"No clear cause. Similarity fell by {amount}."
