@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -63,7 +63,7 @@ from monitor.texts.wording import write_percent
 NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Figures:
     """Summaries by segment and metric, coverage by segment, and shares of users by trait."""
 
