@@ -153,6 +153,8 @@ class Daemon:
             runbook_url=in_force.outage_runbook_url,
         )
         self._jobs = DaemonJobs(
+            store=store,
+            clock=clock,
             publisher=publisher,
             runner=self._runner,
             sender_of=self._sender_of,
