@@ -79,9 +79,11 @@ def arrow(lists):
 
 SHAPES = {
     "dict": dict,
-    "long, shuffled": lambda lists: long(lists).sample(frac=1, random_state=2),
+    "long, shuffled": lambda lists: (
+        long(lists).sample(frac=1, random_state=2).astype(object).set_index("rank")
+    ),
     "long, categorical": lambda lists: (
-        long(lists).astype({"user": "category", "item": "category"}).set_index("user")
+        long(lists).astype({"user": "category", "item": "category"}).set_index(["user", "item"])
     ),
     "wide, arrays": lambda lists: wide(
         {user: np.array(items, dtype=object) for user, items in lists.items()}

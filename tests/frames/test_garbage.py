@@ -131,8 +131,11 @@ def test_a_user_both_as_number_and_as_text_is_refused():
 
 def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of():
     other: Any = pd.Series(["01", "b"], dtype="category")
-    with pytest.warns(UserWarning, match=r"leading zeros, such as '1' in .* and '01' in the cand"):
+    with pytest.warns(
+        UserWarning, match=r"leading zeros, such as '1' in .* and '01' in the cand"
+    ) as warned:
         assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
+    assert warned[0].filename == __file__
     with pytest.warns(UserWarning, match=r"leading zeros, such as '01' in .* and '1' in the cand"):
         monitor.compare_many({"u": other}, {"u": [1, 2]}, OVERLAP)
 

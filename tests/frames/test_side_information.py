@@ -108,7 +108,7 @@ def test_relevance_of_every_shape_is_joined_by_user():
 
 
 def test_relevant_items_without_grades_have_grade_one():
-    for items in [["a", "x"], {"a", "x"}, iter(["a", "x"])]:
+    for items in [["a", "x"], {"a", "x"}, pa.array(["a", "x"])]:
         found = monitor.compare(
             ["a", "b"], ["b", "c"], ("recall(arm=baseline)", "map(arm=candidate)"), relevance=items
         )
