@@ -59,9 +59,8 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept():
     assert found.xs("overlap").index.tolist() == ["all", (1, "x"), 2]
 
 
-@pytest.mark.parametrize(
-    "frame, by, message",
-    [
+def test_what_cannot_be_summarized_is_refused_by_name():
+    for frame, by, message in [
         (
             FRAME,
             "overlaps",
@@ -85,11 +84,9 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept():
         (FRAME, {"x"}, "no column or index level {'x'}"),
         (FRAME, BY | {"d": "all"}, "named 'all'"),
         (FRAME, np.array([["x"]] * 4), "several dimensions"),
-    ],
-)
-def test_what_cannot_be_summarized_is_refused_by_name(frame, by, message):
-    with pytest.raises(InputError, match=message):
-        monitor.summarize(frame, by)
+    ]:
+        with pytest.raises(InputError, match=message):
+            monitor.summarize(frame, by)
 
 
 RNG = np.random.default_rng(1)
