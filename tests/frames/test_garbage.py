@@ -87,10 +87,9 @@ def test_an_arm_of_no_known_shape_is_refused():
 
 def test_k_beyond_the_lists_and_a_k_of_numpy_mean_whole_lists():
     lists = ["a", "b"], ["b", "c", "d"]
-    ks: Any = (3, 10**30, np.int8(3))
 
-    for k in ks:
-        assert monitor.compare(*lists, k=k) == monitor.compare(*lists)
+    for k in (3, 10**30, np.int8(3)):
+        assert monitor.compare(*lists, k=k) == monitor.compare(*lists)  # type: ignore[arg-type]
 
 
 def test_a_k_that_is_no_whole_number_from_one_up_is_refused():

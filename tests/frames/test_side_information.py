@@ -53,7 +53,7 @@ def test_weights_that_leave_an_item_without_one_are_refused_by_name():
         ([1.0, 2.0], "item_weights is of type list: give a dict of item -> weight"),
     ]:
         with pytest.raises(InputError, match=message):
-            monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)
+            monitor.compare(*REVERSED, WEIGHTED, item_weights=weights)  # type: ignore[arg-type]
 
 
 def test_the_least_and_the_largest_weights_go_together():
@@ -138,7 +138,7 @@ def test_relevance_that_cannot_be_read_is_refused_by_name():
         (LONG.assign(relevance=1), "both columns grade and relevance"),
     ]:
         with pytest.raises(InputError, match=message):
-            monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)
+            monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)  # type: ignore[arg-type]
 
 
 def test_a_grade_of_one_pair_is_refused_without_naming_a_user():
@@ -223,7 +223,7 @@ def test_scores_of_one_pair_that_cannot_be_read_are_refused():
         (([2, 1], [1, 2], [3]), "scores must be two lists of numbers"),
     ]:
         with pytest.raises(InputError, match=message):
-            monitor.compare(["a", "b"], ["a", "b"], scores=scores)
+            monitor.compare(["a", "b"], ["a", "b"], scores=scores)  # type: ignore[arg-type]
 
 
 SCORED = st.lists(st.tuples(st.integers(0, 9), st.sampled_from([np.inf, 0.0, -3.5])), max_size=8)
