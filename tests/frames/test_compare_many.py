@@ -79,9 +79,11 @@ def arrow(lists):
 
 SHAPES = {
     "dict": dict,
-    "long, shuffled": lambda lists: long(lists).sample(frac=1, random_state=2),
+    "long, shuffled": lambda lists: (
+        long(lists).sample(frac=1, random_state=2).astype(object).set_index("rank")
+    ),
     "long, categorical": lambda lists: (
-        long(lists).astype({"user": "category", "item": "category"}).set_index("user")
+        long(lists).astype({"user": "category", "item": "category"}).set_index(["user", "item"])
     ),
     "wide, arrays": lambda lists: wide(
         {user: np.array(items, dtype=object) for user, items in lists.items()}
@@ -221,11 +223,6 @@ def test_what_cannot_be_read_is_refused_by_name():
             monitor.compare_many(data, OTHERS)
 
 
-def test_arrays_of_unequal_height_are_refused():
-    with pytest.raises(InputError, match="baseline has 2 rows and candidate has 3"):
-        monitor.compare_many(np.zeros((2, 2)), np.zeros((3, 2)))
-
-
 SEQUENCES = [tuple, np.array, pd.Series, pd.Index, lambda x: np.array(x, dtype=object), pa.array]
 
 
@@ -237,10 +234,8 @@ def test_every_kind_of_sequence_is_read_alike(shape, items):
 
 def test_wrong_metrics_are_refused():
     none: Any = None
-    for metrics, message in (
-        ((), "metrics is empty"),
-        (none, "^metrics is .*: give one name or a list of names, "),
-    ):
+    message = "^metrics is (empty: name|None: give one name or a list of names, )"
+    for metrics in ((), none):
         with pytest.raises(InputError, match=message):
             monitor.compare(["a"], ["a"], metrics=metrics)
 

@@ -102,13 +102,13 @@ def test_a_table_of_users_splits_them_by_each_of_its_columns():
         users = make(
             {
                 "user": ["u2", "u1", "nobody"],
-                "country": ["UK", "DE", "UK"],
-                "plan": ["all", "all", None],
+                "country": ["all", "DE", "all"],
+                "level": [1, 1, None],
             }
         )
 
         found = monitor.summarize(frame, users)["n"].xs("overlap")
-        assert found.to_dict() == {"all": 3, "country=DE": 1, "country=UK": 1, "plan=all": 2}
+        assert found.to_dict() == {"all": 3, "country=DE": 1, "country=all": 1, "level=1": 2}
         with pytest.raises(InputError, match="has no columns of segments"):
             monitor.summarize(frame, make({"user": ["u1"]}))
 

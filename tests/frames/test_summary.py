@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import monitor
@@ -27,6 +28,7 @@ def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure():
 def test_segments_may_be_a_dict_or_a_series_or_a_column_or_a_level():
     for by, frame in [
         (BY, FRAME),
+        (pa.array(BY.values()), FRAME),
         (pd.Series(BY | {"nobody": "z"})[::-1], FRAME),
         ("segment", FRAME.assign(segment=pd.Series(BY))),
         ("segment", FRAME.assign(segment=pd.Series(BY)).set_index("segment", append=True)),
@@ -57,9 +59,8 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept():
     assert found.xs("overlap").index.tolist() == ["all", (1, "x"), 2]
 
 
-@pytest.mark.parametrize(
-    "frame, by, message",
-    [
+def test_what_cannot_be_summarized_is_refused_by_name():
+    for frame, by, message in [
         (
             FRAME,
             "overlaps",
@@ -79,14 +80,13 @@ def test_segments_that_are_no_text_and_hold_two_levels_are_kept():
         (FRAME, pd.Series(["x", "y"], index=["a", "a"]), "by has user 'a' twice"),
         (FRAME.assign(name="x"), None, "column 'name' has no scores"),
         (FRAME[[]], None, "frame has no column of scores"),
-        (3, None, "frame is of type int"),
+        (pa.table({"m": [1]}), None, "frame is of type Table: give the pandas frame"),
+        (FRAME, {"x"}, "no column or index level {'x'}"),
         (FRAME, BY | {"d": "all"}, "named 'all'"),
         (FRAME, np.array([["x"]] * 4), "several dimensions"),
-    ],
-)
-def test_what_cannot_be_summarized_is_refused_by_name(frame, by, message):
-    with pytest.raises(InputError, match=message):
-        monitor.summarize(frame, by)
+    ]:
+        with pytest.raises(InputError, match=message):
+            monitor.summarize(frame, by)
 
 
 RNG = np.random.default_rng(1)

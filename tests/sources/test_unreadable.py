@@ -304,6 +304,7 @@ CSV = {
 }
 JSONL = {
     b'[{"who": "a", "what": [1]}]\n': r"line 1 of .* has an array: write one object in each line, for example with jq",
+    b'\xef\xbb\xbf{"who": "a", "what": 1}\n': r"begins with a byte order mark \(BOM\): write the file as",
     b'{"who": "a", "what": 1}\noops\n': r"line 2 of .* is not JSON at character 1: write one object in each line",
     b'{"who": "a", "who": "b", "what": 1}\n': r"line 1 of .* has an object with the same key twice: write each",
     b'{"who": "a", "what": 1}\n{"who": "b", "wh': r"the last line of .*, 2, is incomplete: the file is cut off",

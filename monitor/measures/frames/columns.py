@@ -23,6 +23,7 @@ from monitor.measures.frames.lists import (
 )
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.reading.lists import order_rows
+from monitor.measures.reading.numbers import numbers_of
 from monitor.model.arrays import Array, Floats, Integers, Rows
 from monitor.model.column_names import find_column, write_absent
 from monitor.model.errors import InputError
@@ -53,7 +54,7 @@ def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
     """Lists from a frame. Its columns decide whether it is long or wide."""
     columns = _match_names(columns, frame)
     items = columns.items
-    frame = _with_field(_with_users(frame, columns.user), items)
+    frame = _with_field(_with_index(frame, columns), items)
     is_long = columns.item in frame.columns
     is_wide = items in frame.columns
     if is_long and is_wide and columns.item != items:
@@ -190,11 +191,12 @@ def _with_field(frame: pd.DataFrame, name: Hashable) -> pd.DataFrame:
     return frame.assign(**{str(name): pd.Series(values, index=frame.index)})
 
 
-def _with_users(frame: pd.DataFrame, user: Hashable) -> pd.DataFrame:
-    """The frame with the users in a column. If the users are the index, it becomes a column."""
-    if user in frame.columns or user not in frame.index.names:
-        return frame
-    return frame.reset_index()
+def _with_index(frame: pd.DataFrame, columns: FrameColumns) -> pd.DataFrame:
+    """The frame with its users and ranks in columns, even if they are levels of the index."""
+    levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
+    if columns.user in levels or columns.rank in levels:
+        return frame.reset_index(level=levels)
+    return frame
 
 
 def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
@@ -210,7 +212,7 @@ def _match_names(columns: FrameColumns, frame: pd.DataFrame) -> FrameColumns:
 def read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a frame with one item in each row."""
     columns = _match_names(columns, frame)
-    frame = _with_users(frame, columns.user)
+    frame = _with_index(frame, columns)
     codes, users = pd.factorize(_read_users(frame, columns.user, arm))
     items = from_array(_take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
     scores = None
@@ -282,6 +284,8 @@ def _require_scores(codes: Rows, scores: Floats, users: pd.Index, arm: str) -> N
 
 
 def _read_ranks(column: pd.Series, arm: str) -> Array:
+    if pd.api.types.is_object_dtype(column.dtype):  # Python's numbers, such as Decimals
+        column = pd.Series(numbers_of(column.tolist())[0], name=column.name)
     is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
     if not is_number or column.isna().any():
         raise InputError(

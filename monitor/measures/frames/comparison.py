@@ -41,7 +41,7 @@ from monitor.measures.pairing.ids import decode_row, find_users
 from monitor.measures.reading.lists import without_items
 from monitor.model.arrays import Array, Rows
 from monitor.model.errors import InputError, MetricError
-from monitor.model.rankings import Arm, RankingTable
+from monitor.model.rankings import Arm, ItemWeights, RankingTable, RelevanceTable
 from monitor.model.run_reasons import IdMismatch
 from monitor.texts.id_mismatches import Surface, write_mismatch
 
@@ -221,14 +221,24 @@ def compare(  # noqa: PLR0913 - one argument for each kind of data
     depth = read_k(k)
     lists = _read_pair(a, b, scores, no_item)
     require_needs(wanted, lists, item_weights, relevance)
-    row = np.zeros(1, dtype=np.intp)
-    pairs = encode_pairs(
+    return _score_pair(
         lists,
-        (row, row),
+        wanted,
         depth,
         None if item_weights is None else read_item_weights(item_weights),
         None if relevance is None else read_graded_items(relevance),
     )
+
+
+def _score_pair(
+    lists: tuple[RankingTable, RankingTable],
+    wanted: Sequence[Metric],
+    depth: int | None,
+    item_weights: ItemWeights | None = None,
+    relevance: RelevanceTable | None = None,
+) -> PairScores:
+    row = np.zeros(1, dtype=np.intp)
+    pairs = encode_pairs(lists, (row, row), depth, item_weights, relevance)
     _warn_of_mismatches(pairs)
     _, batch, _ = next(chunks_of_pairs(pairs))
     pair_scores = PairScores()
@@ -253,7 +263,8 @@ def plot_pair(
     ``titles`` maps items to titles. The chart shows the title of an item instead of its id. To save
     the chart, write the ``html`` of the result to a file.
     """
-    scores = compare(a, b, k=k)
+    lists = _read_pair(a, b, None, ())
+    scores = _score_pair(lists, read_metrics(DEFAULT_METRICS), read_k(k))
     titles_by_id = {str(item): title for item, title in (titles or {}).items()}
     return draw_pair(*scores.lists, titles_by_id, scores.words)
 
@@ -345,8 +356,8 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     twice, the highest grade is used. Metrics that need relevance are undefined for users without
     grades.
 
-    The index has the name of the baseline's user column. If the baseline is a Series, the index has
-    the name of the Series' index. The rows have the order of the baseline's users. Users of only
+    The name of the index is ``user``. If the baseline is a Series whose index has a name, the index
+    has that name. The rows have the order of the baseline's users. Users of only
     one arm are left out, and ``compare_many`` warns of them. ``frame.attrs`` contains:
 
     - ``only_baseline`` and ``only_candidate``: the users that were left out, as tuples,

@@ -72,12 +72,18 @@ class ArrowTable(Protocol):
 
 def is_table(data: object) -> bool:
     """Whether data is an Arrow table or can be converted to one."""
-    has_columns = hasattr(data, "schema") or hasattr(data, "columns")
-    return has_columns and _has_protocol(data)
+    return _has_protocol(data) and (hasattr(data, "schema") or hasattr(data, "columns"))
 
 
 def _has_protocol(data: object) -> bool:
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+def as_list(data: Any) -> Any:  # noqa: ANN401 - any array with the protocol
+    """An Arrow array as a list. Other data are returned unchanged."""
+    if is_table(data) or not _has_protocol(data):
+        return data
+    return pa.chunked_array(data).to_pylist()
 
 
 def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with the protocol
@@ -165,11 +171,10 @@ def as_row(row: object, what: str, of: str) -> Row:
     """One list as a sequence. Raises InputError for a value that has no items or no order."""
     if isinstance(row, pd.Series | pd.Index | ExtensionArray):
         return list(row)
+    row = as_list(row)
     if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
         refuse_odd(row, what)
         return row
-    if not is_table(row) and _has_protocol(row):
-        return list(read_column(row))
     # Strings are refused because their items would be letters. Sets are refused because they have
     # no order.
     kind = f"a value of type {type(row).__name__}"
@@ -350,6 +355,8 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
         raise InputError(
             f"{arm} has a missing user id (None or NaN): drop the row, or give it a user id"
         )
+    if isinstance(users.dtype, pd.CategoricalDtype):
+        users = users.astype(users.dtype.categories.dtype)
     if isinstance(users.dtype, pd.StringDtype) or users.dtype in (np.int64, np.int32):
         return users
     values = users.tolist()

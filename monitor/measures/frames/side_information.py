@@ -11,6 +11,7 @@ from monitor.measures.frames.columns import FrameColumns, read_long
 from monitor.measures.frames.lists import (
     ArrowTable,
     as_frame,
+    as_list,
     as_scores,
     checked_users,
     from_array,
@@ -71,7 +72,7 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
             f"item_weights is of type {type(data).__name__}: give a dict of item -> weight, a "
-            "Series, or a frame of two columns"
+            "pandas Series, or a frame of two columns"
         )
     item = find_column("item", frame.columns)
     if {item, "weight"} <= set(frame.columns):
@@ -160,7 +161,7 @@ def _keep_highest(graded: RelevanceTable) -> RelevanceTable:
 def _read_mapping(data: Mapping[Any, Any]) -> RelevanceTable:
     users = checked_users(pd.Index(list(data), tupleize_cols=False), _RELEVANCE)
     rows = [_as_items(row) for row in data.values()]
-    grades = [row.values() if isinstance(row, Mapping) else np.ones(len(row)) for row in rows]
+    grades = [row.values() if isinstance(row, Mapping) else [1.0] * len(row) for row in rows]
     return RelevanceTable(
         users=users,
         offsets=offsets_of(map(len, rows)),
@@ -182,7 +183,7 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
         if isinstance(row, pd.Series):
             msg += ": add .tolist() if the values are items, .to_dict() if they are grades"
         raise InputError(msg)
-    items = list(row)
+    items = list(as_list(row))
     try:
         return list(dict.fromkeys(items))
     except TypeError:

@@ -12,7 +12,7 @@ from pandas.api.extensions import ExtensionArray
 from monitor.charts.bars import draw_histogram
 from monitor.charts.svg import Plot, element
 from monitor.charts.time_chart import Level
-from monitor.measures.frames.lists import ArrowTable, as_frame, refuses_broken_text
+from monitor.measures.frames.lists import ArrowTable, as_frame, as_list, refuses_broken_text
 from monitor.measures.metrics import parse
 from monitor.measures.summaries import summarize_one
 from monitor.model.arrays import Array, Floats, Rows
@@ -134,8 +134,10 @@ def _read_frame(
     frame: pd.DataFrame, by: SegmentsBy | None
 ) -> tuple[dict[Any, Floats], dict[Any, Rows]]:
     """The scores of each metric, and the rows of each segment. The first one is ``all``."""
-    if not hasattr(frame, "columns"):
-        raise InputError(f"frame is of type {type(frame).__name__}: give the frame of compare_many")
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            f"frame is of type {type(frame).__name__}: give the pandas frame of compare_many"
+        )
     segments, segment_column = _segments(frame, by)
     columns = {}
     for name in frame.columns:
@@ -225,6 +227,9 @@ def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
             "by has segments that are neither text nor numbers: give each user the name of one "
             "segment"
         ) from None
+    if all(isinstance(name, float | np.floating) and name.is_integer() for name in names):
+        # pandas stores whole numbers as floats if one is missing.
+        names = pd.Index(list(map(int, names)))
     by_text = sorted(range(len(names)), key=lambda code: str(names[code]))
     return {names[code]: np.flatnonzero(codes == code) for code in by_text}
 
@@ -234,6 +239,7 @@ def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]: 
         by = pd.Series(list(by.values()), index=pd.Index(list(by), tupleize_cols=False))
     if isinstance(by, pd.Series):
         return _by_user(frame, by), None
+    by = as_list(by)
     if not isinstance(by, np.ndarray | pd.Index | ExtensionArray | list | tuple):
         return _by_name(frame, by)
     if isinstance(by, np.ndarray) and by.ndim != 1:
@@ -262,7 +268,7 @@ def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
 
 
 def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable | None]:
-    if name in frame.columns:
+    if name in list(frame.columns):  # in a list, because a name may be unhashable
         return frame[name], name
     if name in frame.index.names:
         return frame.index.get_level_values(frame.index.names.index(name)).to_series(), None

@@ -88,7 +88,7 @@ def numbers_of(values: Sequence[object]) -> tuple[Floats, Flags]:
 
     Text is no number. Null becomes NaN.
     """
-    if set(map(type, values)) <= {int, float, type(None)}:
+    if set(map(type, values)) <= {int, float, np.float64, np.float32, type(None)}:
         with suppress(OverflowError):
             return np.array(values, dtype=float), np.zeros(len(values), dtype=bool)
     numbers = list(map(_number, values))

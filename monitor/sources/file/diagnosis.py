@@ -160,6 +160,8 @@ def _line_end_fault(lines: Sequence[str], path: str) -> str | None:
 def _jsonl_fault(files: FileSet, path: str) -> str | None:
     head = _read_head(files, path)
     fault = _text_fault(head, path)
+    if head.startswith(codecs.BOM_UTF8):
+        fault = f"{path} begins with a byte order mark (BOM): write the file as UTF-8 without it"
     if fault is not None:
         return fault
     *lines, last = head.split(b"\n")

@@ -106,6 +106,8 @@ class _PullLoop:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,  # read_body decompresses at most max_bytes
             )
+            # aiohttp would repeat a request that ``retries`` and ``requests_a_day`` do not count.
+            self._session._retry_connection = False  # noqa: SLF001
         return await pull(self._session)
 
     def _run(self) -> None:

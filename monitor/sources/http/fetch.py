@@ -147,6 +147,8 @@ def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     if status in _ANSWERED:
         return None
     note = f"answered {status} {_PHRASES.get(status, '')}".rstrip()
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        note += ": rankwatch does not follow redirects, so write the final address"
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
         return RequestFailure(CoverageReason.MISSING, note)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -196,7 +198,7 @@ def _connection_failure(error: Exception, options: HttpOptions) -> RequestFailur
             is_retried = False
         case _:
             number = getattr(error, "errno", None)
-            cause = os.strerror(number) if number else "the reason is not known"
+            cause = os.strerror(number) if number else "it was closed before the end of the answer"
             note = f"refused or lost the connection: {cause}"
     is_of_host = isinstance(error, aiohttp.ClientConnectorError) and not isinstance(
         error, aiohttp.ClientSSLError

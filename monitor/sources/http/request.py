@@ -148,8 +148,12 @@ class RequestTemplate:
         failure = self._find_error(answer, [user])
         if failure is not None:
             return failure
-        if self._user is not None and user_key(self._user(answer)) != user:
-            return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
+        if self._user is not None:
+            key = user_key(self._user(answer))
+            if key is None:
+                return self._no_user(answer, user)
+            if key != user:
+                return RequestFailure(CoverageReason.WRONG_USER, "answered about another user")
         items = self._items(answer)
         if items is None and answer is not None:
             note = (
@@ -161,6 +165,13 @@ class RequestTemplate:
             self.empty = shape_of(answer, [user])
         scores = None if self._scores is None else self._scores(answer)
         return ListAnswer(items, scores, self._find_version(answer, version))
+
+    def _no_user(self, answer: object, user: str) -> RequestFailure:
+        note = (
+            f"has no user id at the path that `user` gives ({self._options.user}), in "
+            f"{shape_of(answer, [user])}"
+        )
+        return RequestFailure(CoverageReason.MALFORMED, note)
 
     def _find_version(self, answer: object, default: object) -> object:
         if self._version is not None:
@@ -201,6 +212,8 @@ class RequestTemplate:
                 by_user[user] = self._read_user(user, by_key[user], version)
             elif counts[user] > 1:
                 by_user[user] = _DUPLICATE_USER
+            elif None in counts:
+                by_user[user] = self._no_user(by_key[None], user)
             elif _NO_KEY in counts:
                 by_user[user] = _not_applied("user", answer, [user])
             else:

@@ -89,6 +89,7 @@ def test_answers_are_matched_to_their_users(batch, answer, options):
     [
         ([list_of(user) for user in USERS[:5]], {}, {"malformed": 10}, "gave 5 answers"),
         (of_users(USERS[:5]), NAMED, {"missing": 5}, "omitted users"),
+        ([{}], {"user": "id"}, {"malformed": 10}, "`user` gives (id), in an empty object"),
         (of_users([*USERS, "u0", "u1"]), NAMED, {"duplicate_user": 2}, "twice"),
         (LISTS | {"u0": None}, {}, {"malformed": 1}, "found null"),
         ([1, 2], {"user": "length(who)"}, {"malformed": 10}, "expression"),

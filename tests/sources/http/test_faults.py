@@ -105,7 +105,7 @@ def test_a_source_that_answers_is_not_given_up_for_many_faults(recommender):
     assert recommender.attempts.keys() == {*USERS, "zz"}
 
 
-@pytest.mark.parametrize("behaviour, attempts", [("cut", 3), ("missing", 1)])
+@pytest.mark.parametrize("behaviour, attempts", [("hang_up", 3), ("missing", 1)])
 def test_only_faults_that_may_pass_are_retried(behaviour, attempts, recommender):
     recommender.otherwise = behaviour
 
