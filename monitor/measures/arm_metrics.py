@@ -487,7 +487,8 @@ def _arm_lists(
         Arm.BASELINE: {},
         Arm.CANDIDATE: {
             ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
-            ListTrait.FIRST_DIFFERS: list_traits.first_differs(baseline, candidate),
+            ListTrait.FIRST_DIFFERS: 1
+            - list_traits.is_identical(baseline[:, :1], candidate[:, :1]),
             ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
         },
     }
@@ -505,9 +506,9 @@ def _arm_lists(
         if batch.weights:
             of_arm["weights"] = batch.weights.of(arm)
         if arm in last:
-            pair = *batch.of(arm), last[arm].codes, last[arm].lengths
-            of_arm[CHURN] = exposure.churn(*pair)
-            of_arm[ListTrait.UNCHANGED] = list_traits.is_unchanged(*pair)
+            codes_before = last[arm].codes
+            of_arm[CHURN] = exposure.churn(*batch.of(arm), codes_before, last[arm].lengths)
+            of_arm[ListTrait.UNCHANGED] = list_traits.is_identical(batch.of(arm)[0], codes_before)
             is_new = ~np.isin(items, last[arm].exposed)
         lists[arm] = ArmLists(
             codes=codes,
