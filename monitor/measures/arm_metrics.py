@@ -43,8 +43,8 @@ class ArmLists:
     values: Mapping[str, Floats]
     is_new: Flags | None  # (items,), true if no user had the item in the last run
     # The codes before the firing alerts and the codes now, (n, k) each, below the third value.
-    # Only users with lists in both runs have codes. None without earlier lists
-    jump: tuple[Codes, Codes, int] | None = None
+    # Only users with lists in both runs have codes
+    jump: tuple[Codes, Codes, int]
 
 
 class Listing:
@@ -77,8 +77,6 @@ class Listing:
     @cached_property
     def has_both(self) -> Integers:
         """The rows of the users that also have a list from before the firing alerts."""
-        if self._lists.jump is None:
-            return np.empty(0, dtype=np.intp)
         before, _, _ = self._lists.jump
         rows: Integers = self._rows[before[self._rows, 0] >= 0]
         return rows
@@ -86,12 +84,8 @@ class Listing:
     @property
     def jump(self) -> tuple[Codes, Codes, int]:
         """The codes of these users before the firing alerts and now, below the third value."""
-        if self._lists.jump is None:
-            nothing = self._lists.codes[:0]
-            return nothing, nothing, 0
         before, now, items = self._lists.jump
-        rows = self.has_both
-        return before[rows], now[rows], items
+        return before[self.has_both], now[self.has_both], items
 
     @property
     def largest_group(self) -> int:
@@ -503,6 +497,8 @@ def _arm_lists(
     for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
         of_arm = values[arm]
         is_new = None
+        no_lists = np.broadcast_to(np.int32(PAD), codes.shape)
+        jump = no_lists, no_lists, 0
         if batch.weights:
             of_arm["weights"] = batch.weights.of(arm)
         if arm in last:
@@ -510,6 +506,8 @@ def _arm_lists(
             of_arm[CHURN] = exposure.churn(*batch.of(arm), codes_before, last[arm].lengths)
             of_arm[ListTrait.UNCHANGED] = list_traits.is_identical(batch.of(arm)[0], codes_before)
             is_new = ~np.isin(items, last[arm].exposed)
+        if arm in former:
+            jump = _pair_runs(former[arm].codes, batch.of(arm)[0])
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
@@ -518,7 +516,7 @@ def _arm_lists(
             repeated=list_traits.number_repeated(codes),
             values=of_arm,
             is_new=is_new,
-            jump=_pair_runs(former[arm].codes, batch.of(arm)[0]) if arm in former else None,
+            jump=jump,
         )
     return lists
 

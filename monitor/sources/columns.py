@@ -4,7 +4,6 @@ import difflib
 import unicodedata
 from collections.abc import Sequence
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,12 +51,6 @@ def root_of(name: str, present: Sequence[str]) -> str:
 def on_one_line(name: str, most: int = 60) -> str:
     """The first characters of a name or an id, without control characters."""
     return "".join(char for char in name[:most] if unicodedata.category(char)[0] != "C")
-
-
-def index_users(keys: pa.Array) -> "pd.Index[str]":
-    """Convert a column of users' keys to an index of pandas."""
-    users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
-    return users
 
 
 def are_ascending(ids: pa.Array) -> bool:

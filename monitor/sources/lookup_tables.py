@@ -23,6 +23,7 @@ from monitor.measures.reading.ids import (
     join_ids,
     one_array,
     to_ids,
+    user_index,
 )
 from monitor.measures.reading.lists import Cells, read_lists
 from monitor.measures.reading.numbers import is_numeric, number_column, value_array
@@ -39,7 +40,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.unreadable import ColumnKind
-from monitor.sources.columns import are_ascending, index_users, on_one_line
+from monitor.sources.columns import are_ascending, on_one_line
 from monitor.sources.table_lists import TableBatch
 
 ROW_COUNT = "rankwatch_rows"
@@ -58,7 +59,7 @@ def build_user_table(
     if there is no user.
     """
     column = one_array(pa.chunked_array([ids for ids, _ in batches], pa.large_string()))
-    users = index_users(column)
+    users = user_index(column)
     is_first = np.ones(len(users), dtype=bool)
     if not are_ascending(column):
         is_first = users.notna() & ~users.duplicated()
@@ -128,7 +129,7 @@ def add_outcomes(
             bad_rows = int(counts[is_bad].sum())
             tally.count(name, ColumnKind.NUMBERS, bad_rows, int(counts.sum()), example)
         sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
-    return pd.DataFrame(sums, index=index_users(users)).groupby(level=0).sum()
+    return pd.DataFrame(sums, index=user_index(users)).groupby(level=0).sum()
 
 
 def _with_truth_as_numbers(values: pa.Array) -> pa.Array:

@@ -20,7 +20,14 @@ import pyarrow.compute as pc
 
 from monitor.boundary.foreign_errors import file_cause
 from monitor.measures.kernels.ragged import offsets_of
-from monitor.measures.reading.ids import describe_type, id_column, is_list, is_text, to_ids
+from monitor.measures.reading.ids import (
+    describe_type,
+    id_column,
+    is_list,
+    is_text,
+    to_ids,
+    user_index,
+)
 from monitor.measures.reading.lists import (
     FlatLists,
     NoItems,
@@ -40,7 +47,7 @@ from monitor.model.immutable import immutable
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.model.unreadable import ColumnKind
-from monitor.sources import columns
+from monitor.sources.columns import spell_column
 from monitor.sources.list_collector import pull_without, spell_items
 
 if TYPE_CHECKING:
@@ -117,7 +124,7 @@ class WantedUsers:
         is_far = places < 0
         if is_far.any():
             # The index stores its hash table, so that the next batch needs no new one.
-            far_users = columns.index_users(users.filter(pa.array(is_far)))
+            far_users = user_index(users.filter(pa.array(is_far)))
             positions[is_far] = self.index.get_indexer(far_users)
         self._next = int(positions.max(initial=-1)) + 1
         return positions
@@ -126,7 +133,7 @@ class WantedUsers:
         """The users at these positions."""
         if len(positions) == len(self) and bool((positions == np.arange(len(positions))).all()):
             return self.index
-        return columns.index_users(self._keys.take(pa.array(positions)))
+        return user_index(self._keys.take(pa.array(positions)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """The reason of each failed user.
@@ -290,7 +297,7 @@ class TableLists:
         nbytes = 0
         for batch in batches:
             users = tally.users(batch[options.user], options.user)
-            positions = wanted.positions(columns.spell_column(users, options.user_ids))
+            positions = wanted.positions(spell_column(users, options.user_ids))
             is_wanted = positions >= 0
             rows = {name: _filter(column, is_wanted) for name, column in batch.items()}
             rows[options.user] = _filter(users, is_wanted)

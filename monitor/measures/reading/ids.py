@@ -98,6 +98,18 @@ def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays([part.cast(kind) for part in parts]) if parts else pa.nulls(0, kind)
 
 
+def user_index(keys: pa.Array | pa.ChunkedArray) -> "pd.Index[str]":
+    """Convert a column of users' keys to an index of pandas."""
+    users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
+    return users
+
+
+def first_null(ids: pa.Array, values: pa.Array | Sequence[object]) -> object:
+    """The first of the values that is no id. ``ids`` were read from the values."""
+    value = values[pc.index(ids.is_null(), True).as_py()]
+    return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
 def to_ids(ids: pa.Array) -> Integers | ExtensionArray:
     """An id column as an array of numpy or pandas. The column must have no nulls."""
     if arrow_types.is_integer(ids.type):
@@ -193,6 +205,12 @@ def is_list(kind: pa.DataType) -> bool:
         or arrow_types.is_large_list(kind)
         or arrow_types.is_fixed_size_list(kind)
     )
+
+
+def list_lengths(lists: pa.Array) -> Integers:
+    """The length of each list. A null has the length 0."""
+    lengths: Integers = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return lengths.astype(np.int64)
 
 
 def decode_categories(values: pa.DictionaryArray) -> pa.Array:

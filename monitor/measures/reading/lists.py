@@ -28,6 +28,7 @@ from monitor.measures.reading.ids import (
     is_list,
     is_text,
     join_ids,
+    list_lengths,
     one_array,
     to_ids,
 )
@@ -187,10 +188,9 @@ def flatten_cells(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
     if isinstance(cells, pa.Array):
         if arrow_types.is_fixed_size_list(cells.type):
             cells = cells.cast(pa.list_(cells.type.value_type))
-        lengths = pc.list_value_length(cells).fill_null(0).to_numpy(zero_copy_only=False)
         is_null = cells.is_null().to_numpy(zero_copy_only=False)
         no_odd = np.zeros(len(cells), dtype=bool)
-        return cells.flatten(), lengths.astype(np.int64), is_null, no_odd
+        return cells.flatten(), list_lengths(cells), is_null, no_odd
     values: list[object] = []
     lengths = np.zeros(len(cells), dtype=np.int64)
     is_missing = np.zeros(len(cells), dtype=bool)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from monitor.measures.reading.dialects import recognize_dialect
-from monitor.measures.reading.ids import describe_value, id_array, id_column, user_key
+from monitor.measures.reading.ids import describe_value, first_null, id_array, id_column, user_key
 from monitor.model.arrays import Flags
 from monitor.model.unreadable import ColumnKind, Unreadable, add_up
 
@@ -28,7 +27,7 @@ class Tally:
     def ids(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
         """The ids of a column, as `id_column` returns them. Count the values that are no ids."""
         ids = id_column(values, column, self.where)
-        example = values[pc.index(ids.is_null(), True).as_py()] if ids.null_count else None
+        example = first_null(ids, values) if ids.null_count else None
         self.count(column, ColumnKind.IDS, ids.null_count, len(ids), example)
         return ids
 
@@ -40,7 +39,7 @@ class Tally:
         """
         ids = id_array(values)
         if ids.null_count:
-            self._examples.setdefault(column, values[pc.index(ids.is_null(), True).as_py()])
+            self._examples.setdefault(column, first_null(ids, values))
         return ids
 
     def users(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:

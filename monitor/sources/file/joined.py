@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.slot_templates import fill_slot
+from monitor.measures.reading.ids import user_index
 from monitor.model.errors import SourceError
 from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
-from monitor.sources.columns import index_users
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, has_repeated, open_database
 from monitor.sources.file.file_set import FileSet, end_of_period, held_files
@@ -190,7 +190,7 @@ class _JoinedAnswers:
         """Users, and their lists by the name of the lists."""
         for record in self._records(self._join(has_repeated=has_repeated), size):
             for arm, part in self._divide(record):
-                users = index_users(part[KEY])
+                users = user_index(part[KEY])
                 pulls = {}
                 for name, lists in self._lists.items():
                     pulls[name] = lists.pull_joined(part, users, f"{name}_")
@@ -200,7 +200,7 @@ class _JoinedAnswers:
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
                 for arm, part in self._divide(record):
-                    users = index_users(part[KEY])
+                    users = user_index(part[KEY])
                     pulls = {}
                     for name, lists in self._lists.items():
                         pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)

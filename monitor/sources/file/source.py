@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 from monitor.boundary.deadline import Deadline, OverdueError
 from monitor.boundary.slot_templates import fill_slot
 from monitor.boundary.temporary_database import sql_text
-from monitor.measures.reading.ids import one_array
+from monitor.measures.reading.ids import one_array, user_index
 from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import SourceError
 from monitor.model.model_versions import LONGEST_VERSION
@@ -24,7 +24,6 @@ from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
-from monitor.sources.columns import index_users
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import (
     KEY,
@@ -412,7 +411,7 @@ class FileUsers:
                 f"SELECT {ARM_COLUMN}, count(*) FROM assigned WHERE NOT is_switched GROUP BY ALL"
             ).fetchall()
             switched = database.sql(f"SELECT {KEY} FROM assigned WHERE is_switched")
-            users = index_users(switched.to_arrow_table().column(0))
+            users = user_index(switched.to_arrow_table().column(0))
             count = dict.fromkeys(Arm, 0) | dict(counts)
             for arm in Arm:
                 if not count[arm] and len(users):

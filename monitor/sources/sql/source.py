@@ -14,13 +14,13 @@ import sqlalchemy as sa
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.options import format_duration
+from monitor.measures.reading.ids import user_index
 from monitor.measures.reading.unreadable_values import Tally, unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
-from monitor.sources.columns import index_users
 from monitor.sources.list_collector import pull_without
 from monitor.sources.lookup_tables import ROW_COUNT
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
@@ -348,7 +348,7 @@ class SqlUsers(SqlTable):
         tally = Tally(self.where(slot))
         parts = [pd.DataFrame({"user": [], "arm": []}, dtype="str")]
         for batch in self.batches(slot, (user, ARM_COLUMN)):
-            users = index_users(self._users(batch, tally))
+            users = user_index(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
         rows = pd.concat(parts).dropna()
