@@ -25,7 +25,7 @@ from monitor.storage.list_pieces import (
     load_lists,
     onset_of,
 )
-from monitor.storage.rows import from_row
+from monitor.storage.rows import read_first
 from monitor.storage.run_results import RUN_ROWS
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import expectations, runs, summaries
@@ -93,13 +93,12 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
     with database.read() as connection:
         last_ok_runs = _last_ok_runs(connection, request)
         past = _past_runs(connection, request, _last(last_ok_runs, request.runs))
-        last_ok = connection.execute(_LAST_OK, _parameters(request)).first()
         memory = Memory(
             states=read_states(connection, comparison),
             past=past,
             accepted=read_accepted_levels(connection, comparison),
             learning_since=_learning_since(connection, request, past),
-            last_ok=None if last_ok is None else from_row(Run, last_ok),
+            last_ok=read_first(Run, connection, _LAST_OK, _parameters(request)),
         )
         if request.wants_planned_baseline_share:
             planned_baseline_share = _planned_baseline_share(connection, request)
@@ -314,7 +313,7 @@ def _last_explained(
         with_fault.append(run)
         had_alerts = has_alerts
     ids = [run.id for run in with_fault]
-    explanations = run_results.explanations_with_finding(connection, ids)
+    explanations = run_results.explanations_by_run(connection, ids, with_finding=True)
     explained = []
     for run in reversed(with_fault):
         if run.id in explanations:
