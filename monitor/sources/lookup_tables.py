@@ -20,7 +20,7 @@ from monitor.measures.reading.ids import (
     describe_type,
     id_column,
     is_text,
-    join_ids,
+    join_columns,
     one_array,
     to_ids,
     user_index,
@@ -232,7 +232,7 @@ def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: st
     Raises SourceError if there is no item, if an id or a weight is not valid, or if an item has two
     weights.
     """
-    ids = join_ids(items)
+    ids = join_columns(items)
     if not len(ids):
         msg = (
             f"{where} has no item: check the path or table, and check that the job which writes "
@@ -361,7 +361,7 @@ class GradedItems:
             self._fail(user, "is in two rows: give each user one list")
         codes, distinct_users = pd.factorize(keys)
         rows = np.repeat(codes, np.concatenate(lengths))
-        items = to_ids(join_ids(item_parts))
+        items = to_ids(join_columns(item_parts))
         grades = np.concatenate(grade_parts)
         best = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
         return RelevanceTable(

@@ -25,6 +25,7 @@ from monitor.measures.reading.ids import (
     id_column,
     is_list,
     is_text,
+    join_columns,
     to_ids,
     user_index,
 )
@@ -79,15 +80,7 @@ _MALFORMED_SCORES = (
 def join_batches(parts: list[ArrowBatch]) -> ArrowBatch:
     """Join all parts into one batch. A column with several types becomes text."""
     parts = [part for part in parts if any(map(len, part.values()))] or parts[:1]
-    return {name: _join_columns([part[name] for part in parts]) for name in parts[0]}
-
-
-def _join_columns(parts: list[pa.Array]) -> pa.Array:
-    if len(parts) == 1:
-        return parts[0]
-    if len({part.type for part in parts}) > 1:
-        parts = [part.cast(pa.large_string()) for part in parts]
-    return pa.concat_arrays(parts)
+    return {name: join_columns([part[name] for part in parts]) for name in parts[0]}
 
 
 class WantedUsers:
@@ -174,7 +167,7 @@ def long_lists(
     options: ListColumnOptions | ListColumns,
     tally: Tally,
 ) -> Pull:
-    """The lists of the long form. It has a column of items, and ranks, scores or both.
+    """The lists of the long form. It has a column of item ids, and ranks, scores or both.
 
     ``positions`` has the position of each item's user. The lowest rank comes first. If there are no
     ranks, the highest score comes first. Then items with equal scores are ordered by their ids as
@@ -182,13 +175,7 @@ def long_lists(
     null, a rank is no whole number, a score is no number, or a score is null and there are no
     ranks.
     """
-    name = str(options.item)
-    if options.no_item:
-        ids = id_column(cells[name], name, tally.where)
-        is_item = ~is_padding(cells[name], ids, options.no_item)
-        positions = positions[is_item]
-        cells = {key: column.filter(pa.array(is_item)) for key, column in cells.items()}
-    items = tally.ids(cells[name], name)
+    items = cells[str(options.item)]
     is_bad = items.is_null().to_numpy(zero_copy_only=False)
     places = scores = None
     if options.scores:
@@ -286,9 +273,10 @@ class TableLists:
     def _pull(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
         options = self.options
         wanted = WantedUsers(self.users)
+        item = options.item
         names = [options.model_version]
-        if options.item is not None:
-            names += [options.item, options.rank, options.scores]
+        if item is not None:
+            names += [options.rank, options.scores]
             if options.user_ids:
                 names.append(options.user)
         all_positions = [np.zeros(0, dtype=np.int64)]
@@ -298,16 +286,17 @@ class TableLists:
         for batch in batches:
             users = tally.users(batch[options.user], options.user)
             positions = wanted.positions(spell_column(users, options.user_ids))
-            is_wanted = positions >= 0
-            rows = {name: _filter(column, is_wanted) for name, column in batch.items()}
-            rows[options.user] = _filter(users, is_wanted)
+            rows, positions = _filter({**batch, options.user: users}, positions, positions >= 0)
             if options.items is not None:
                 lists.append(self._read_lists(rows, tally))
-            arrays = {}
-            for name in names:
-                if name is not None:
-                    arrays[name] = self._array(rows[name], name, tally)
-            all_positions.append(positions[is_wanted])
+            if item is not None and options.no_item:
+                ids = id_column(rows[item], item, self.where)
+                is_item = ~is_padding(rows[item], ids, options.no_item)
+                rows, positions = _filter(rows, positions, is_item)
+            arrays = {name: value_array(rows[name]) for name in names if name is not None}
+            if item is not None:
+                arrays[item] = tally.ids(rows[item], item)
+            all_positions.append(positions)
             parts.append(arrays)
             nbytes += lists[-1].nbytes + sum(array.nbytes for array in arrays.values())
             check_size(nbytes, self.max_bytes, self.where)
@@ -349,18 +338,18 @@ class TableLists:
         tally.count(name, kind, lists.unreadable, len(cells), lists.example)
         return lists
 
-    def _array(self, column: Any, name: str, tally: Tally) -> pa.Array:  # noqa: ANN401
-        if name == self.options.item and not isinstance(column, pa.Array):
-            return tally.convert(column, name)
-        return value_array(column)
 
-
-def _filter(column: Any, is_left: Flags) -> Any:  # noqa: ANN401 - Arrow or Python
+def _filter(rows: TableBatch, positions: Integers, is_left: Flags) -> tuple[TableBatch, Integers]:
+    """The marked rows, and the positions of their users."""
     if is_left.all():
-        return column
-    if isinstance(column, pa.Array):
-        return column.filter(pa.array(is_left))
-    return list(compress(column, is_left))
+        return rows, positions
+    left = {}
+    for name, column in rows.items():
+        if isinstance(column, pa.Array):
+            left[name] = column.filter(pa.array(is_left))
+        else:
+            left[name] = list(compress(column, is_left))
+    return left, positions[is_left]
 
 
 def parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python

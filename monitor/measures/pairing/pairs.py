@@ -24,7 +24,7 @@ from monitor.measures.pairing.batches import (
 )
 from monitor.measures.pairing.id_mismatches import IdComparison
 from monitor.measures.pairing.ids import find_users, hash_ids, id_values
-from monitor.measures.reading.ids import id_column, join_ids
+from monitor.measures.reading.ids import id_column, join_columns
 from monitor.model.arrays import Hashes, Integers, Rows
 from monitor.model.rankings import (
     Arm,
@@ -202,7 +202,7 @@ _MERGED_BATCHES = 16
 
 def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:
     """The distinct ids of many batches. If one batch has texts, all ids become texts."""
-    return join_ids([part for part in parts if len(part)]).unique()
+    return join_columns([part for part in parts if len(part)]).unique()
 
 
 @dataclass(slots=True)

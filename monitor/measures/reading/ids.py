@@ -74,7 +74,7 @@ def id_array(values: Iterable[object]) -> pa.Array:
     for kind, rows in rows_by_kind.items():
         parts.append(_ids_of(kind, [values[row] for row in rows]))
     order = np.argsort(list(chain.from_iterable(rows_by_kind.values())))
-    return join_ids(parts).take(pa.array(order, pa.int64()))
+    return join_columns(parts).take(pa.array(order, pa.int64()))
 
 
 def _ids_of(kind: type, values: Sequence[Any]) -> pa.Array:
@@ -84,11 +84,14 @@ def _ids_of(kind: type, values: Sequence[Any]) -> pa.Array:
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
         if len(values) == 1:
             return pa.nulls(1, pa.int64())
-        return join_ids([_ids_of(kind, [value]) for value in values])
+        return join_columns([_ids_of(kind, [value]) for value in values])
 
 
-def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
-    """Join the parts of an id column. If one part is text, all ids become text."""
+def join_columns(parts: Sequence[pa.Array]) -> pa.Array:
+    """Join the parts of a column. If they have several types, integers stay integers.
+
+    Other values become text.
+    """
     if len(parts) == 1:
         return parts[0]
     kinds = {part.type for part in parts}

@@ -27,7 +27,7 @@ from monitor.measures.reading.ids import (
     id_column,
     is_list,
     is_text,
-    join_ids,
+    join_columns,
     list_lengths,
     one_array,
     to_ids,
@@ -104,7 +104,7 @@ def join_lists(parts: Sequence[FlatLists]) -> FlatLists:
     odd = [part for part in parts if part.unreadable] or parts[:1]
     scores = [part.scores for part in parts if part.scores is not None]
     return FlatLists(
-        items=join_ids([part.items for part in parts]),
+        items=join_columns([part.items for part in parts]),
         lengths=np.concatenate([part.lengths for part in parts]),
         scores=np.concatenate(scores) if scores else None,
         is_missing=np.concatenate([part.is_missing for part in parts]),
