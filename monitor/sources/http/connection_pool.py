@@ -7,20 +7,20 @@ trusted authorities has its own connections.
 
 import asyncio
 import atexit
-import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
 from aiohttp.connector import AddrInfoType
 
+from monitor.boundary.deadline import start_daemon
 from monitor.boundary.link_local import refuse_link_local
 from monitor.model.errors import SourceError
 from monitor.sources.http import HttpOptions
@@ -58,17 +58,7 @@ class _DaemonThreads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., _T], /, *args: object, **named: object) -> Future[_T]:
         """Call the function in a new thread."""
-        future: Future[_T] = Future()
-
-        def call() -> None:
-            try:
-                future.set_result(fn(*args, **named))
-            except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-                future.set_exception(error)
-
-        future.set_running_or_notify_cancel()
-        threading.Thread(target=call, name="resolve", daemon=True).start()
-        return future
+        return start_daemon(partial(fn, *args, **named), "resolve")
 
 
 class _PullLoop:
@@ -118,33 +108,20 @@ class _PullLoop:
 
 
 _lock = threading.Lock()
-_current: _PullLoop | None = None
+
+
+@cache
+def _shared_loop() -> _PullLoop:
+    loop = _PullLoop()
+    atexit.register(loop.end)
+    return loop
 
 
 def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]) -> _T:
     """Run the pull with the session that all pulls of this process share."""
-    global _current  # noqa: PLW0603 - each process has one
     with _lock:
-        if _current is None:
-            _current = _PullLoop()
-        loop = _current
+        loop = _shared_loop()
     return loop.run(pull)
-
-
-@atexit.register
-def _end() -> None:
-    if _current is not None:
-        _current.end()
-
-
-def _forget() -> None:
-    global _lock, _current  # noqa: PLW0603 - each process has one
-    # A forked process has no thread for the loop.
-    _lock = threading.Lock()
-    _current = None
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 def tls_settings(options: HttpOptions) -> ssl.SSLContext | None:

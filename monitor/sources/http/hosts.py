@@ -5,7 +5,6 @@ the thread that pulls uses the state. It exists as long as the process.
 """
 
 import asyncio
-import os
 import random
 import time
 from collections import defaultdict
@@ -287,5 +286,3 @@ class Host:
 
 
 HOSTS = defaultdict[str, Host](Host)  # by name and port
-# Hosts belong to one event loop. A forked process has another event loop.
-os.register_at_fork(after_in_child=HOSTS.clear)
