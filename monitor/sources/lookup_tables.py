@@ -234,11 +234,11 @@ def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: st
     """
     ids = join_columns(items)
     if not len(ids):
-        msg = (
+        raise SourceError(
             f"{where} has no item: check the path or table, and check that the job which writes "
-            "it has run"
+            "it has run",
+            permanent=False,
         )
-        raise SourceError(msg, permanent=False)
     numbers = np.concatenate(weights)
     if ids.null_count:
         row = pc.index(ids.is_null(), True).as_py() + 1

@@ -199,11 +199,10 @@ def version_of(connection: Connection) -> str | None:
     if len(versions) == 1 and isinstance(versions[0], str) and versions[0]:
         return versions[0]
     if versions or inspect(connection).has_table(runs.name):
-        msg = (
+        raise SchemaError(
             "alembic_version, the table of the schema's version, is empty or damaged: restore the "
             "database from a backup, or write the version of the tables into it"
         )
-        raise SchemaError(msg)
     return None  # `downgrade base` leaves an empty table
 
 
@@ -281,11 +280,10 @@ def _require_postgres(connection: Connection, location: str) -> None:
     """Raise DatabaseError if the server is older than `_OLDEST_POSTGRES`."""
     version = connection.dialect.server_version_info or _OLDEST_POSTGRES
     if version < _OLDEST_POSTGRES:
-        msg = (
+        raise DatabaseError(
             f"{location} runs PostgreSQL {'.'.join(map(str, version))}: rankwatch needs "
             f"{_OLDEST_POSTGRES[0]} or newer"
         )
-        raise DatabaseError(msg)
 
 
 def _require_known_version(connection: Connection, location: str) -> str | None:

@@ -79,8 +79,8 @@ def _errors_translated() -> Iterator[None]:
     # of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         cause = explain_shortage(str(error)) or file_cause(error)
-        msg = (
+        raise OutputError(
             f"the scores of the run were not written to temporary files: {cause}, or set "
-            "keep_scores to a number of users"
-        )
-        raise OutputError(msg, permanent=False) from None
+            "keep_scores to a number of users",
+            permanent=False,
+        ) from None

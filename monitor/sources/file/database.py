@@ -425,11 +425,10 @@ class FileView:
         (longest,) = self._database.execute(f"SELECT {lengths} FROM {self.name}").fetchall()
         for name, length in zip(names, longest, strict=True):
             if length is not None and length > _LONGEST_TEXT:
-                msg = (
+                raise SourceError(
                     f"column {name!r} of {self.where} has a text of {length} bytes: leave out "
                     f"texts of more than {_LONGEST_TEXT} bytes"
                 )
-                raise SourceError(msg)
 
 
 def _format_newest(last_at: int | None) -> str | None:

@@ -116,11 +116,11 @@ def _late_is_an_error() -> Iterator[None]:
     try:
         yield
     except OverdueError:
-        msg = (
+        raise SourceError(
             "the run's deadline passed before all files were read: raise deadline, or sample "
-            "fewer users"
-        )
-        raise SourceError(msg, permanent=False) from None
+            "fewer users",
+            permanent=False,
+        ) from None
 
 
 def _call_timely(deadline: Deadline, call: Callable[..., _T], *arguments: Any) -> _T:  # noqa: ANN401
@@ -189,22 +189,26 @@ class _JoinedAnswers:
     ) -> Iterator[tuple[UserBatch, dict[str, Pull]]]:
         """Users, and their lists by the name of the lists."""
         for record in self._records(self._join(has_repeated=has_repeated), size):
-            for arm, part in self._divide(record):
-                users = user_index(part[KEY])
-                pulls = {}
-                for name, lists in self._lists.items():
-                    pulls[name] = lists.pull_joined(part, users, f"{name}_")
-                yield self._batch(part, users, pulls, arm), pulls
+            yield from self._pull_users(record, is_joined=True)
         if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
-                for arm, part in self._divide(record):
-                    users = user_index(part[KEY])
-                    pulls = {}
-                    for name, lists in self._lists.items():
-                        pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)
-                    yield self._batch(part, users, pulls, arm), pulls
+                yield from self._pull_users(record, is_joined=False)
+
+    def _pull_users(
+        self, record: pa.RecordBatch, *, is_joined: bool
+    ) -> Iterator[tuple[UserBatch, dict[str, Pull]]]:
+        """The users in this record. If it is of the join, it also has their lists."""
+        for arm, part in self._divide(record):
+            users = user_index(part[KEY])
+            pulls = {}
+            for name, lists in self._lists.items():
+                if is_joined:
+                    pulls[name] = lists.pull_joined(part, users, f"{name}_")
+                else:
+                    pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)
+            yield self._batch(part, users, pulls, arm), pulls
 
     def _divide(self, record: pa.RecordBatch) -> Iterator[tuple[Arm | None, pa.RecordBatch]]:
         """Yield the users of each arm, if each user is served by one arm only."""

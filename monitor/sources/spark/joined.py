@@ -179,11 +179,11 @@ class _MeasuredThere:
             unreadable.add_packed(row["unreadable"])
             yield bytes(row["part"])
         if measured_users != self.asked.count:
-            msg = (
+            raise SourceError(
                 f"{self._users.where} was replaced while it was read: repeat the run of this "
-                "slot, and from now on replace the whole table in one transaction"
+                "slot, and from now on replace the whole table in one transaction",
+                permanent=False,
             )
-            raise SourceError(msg, permanent=False)
         require_readable_lists(unreadable, limits)
         for parts_of_lists in unreadable.values():
             self.unreadable += parts_of_lists

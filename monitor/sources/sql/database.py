@@ -35,9 +35,9 @@ class ReadOnlyDatabase:
     Each read opens its own connection, so threads share no connection.
     """
 
-    def __init__(self, url: str, max_rows: int) -> None:
-        self._max_rows = max_rows
-        address = sa.make_url(url)
+    def __init__(self, options: SqlOptions) -> None:
+        self._max_rows = options.max_rows
+        address = sa.make_url(options.url.get_secret_value())
         if address.drivername in ("postgresql", "postgres"):
             address = address.set(drivername="postgresql+psycopg")
         self._url = address

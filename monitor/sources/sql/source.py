@@ -277,7 +277,7 @@ class SqlTable(Table):
 
     def __init__(self, options: SqlTableOptions) -> None:
         super().__init__(options)
-        self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
+        self._database = ReadOnlyDatabase(options)
 
     def where(self, slot: datetime) -> str:  # noqa: ARG002 - the base's signature
         """Return the database. It is the same for all slots."""
@@ -295,11 +295,11 @@ class SqlTable(Table):
             yield from self._read(slot, columns, deadline)
         except OverdueError:
             limit = format_duration(options.timeout)
-            msg = (
+            raise SourceError(
                 f"{database.where} did not send all rows within {limit}: raise timeout, or "
-                "select fewer rows"
-            )
-            raise SourceError(msg, permanent=False) from None
+                "select fewer rows",
+                permanent=False,
+            ) from None
 
     def _read(
         self, slot: datetime, columns: Sequence[str], deadline: Deadline
@@ -395,7 +395,7 @@ class SqlSource:
 
     def __init__(self, options: SqlSourceOptions) -> None:
         self._options = options
-        self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
+        self._database = ReadOnlyDatabase(options)
         self._names = options.bound_names
         self._late = f"{self._database.where} had not answered when the run's deadline passed"
 
