@@ -1,7 +1,7 @@
 """A database that is read with limits and without permission to write."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -53,11 +53,8 @@ class ReadOnlyDatabase:
         parameter_sets: Iterable[Mapping[str, Any]],
         columns: Sequence[str],
         deadline: Deadline,
-        select: Callable[[TableBatch], TableBatch] = lambda batch: batch,
     ) -> Iterator[TableBatch]:
         """Yield the rows for each set of parameters, in a read-only transaction.
-
-        ``select`` removes rows that are not wanted. They do not count for the limit of rows.
 
         Raises:
             OverdueError: The deadline passed.
@@ -76,12 +73,10 @@ class ReadOnlyDatabase:
                     places = {root: names.index(root) for root in roots.values()}
                     for fetched in self._fetch(result, [*places.values()]):
                         values = dict(zip(places, fetched, strict=True))
-                        batch = select(
-                            {
-                                name: _take_fields(values[root], name, root)
-                                for name, root in roots.items()
-                            }
-                        )
+                        batch = {
+                            name: _take_fields(values[root], name, root)
+                            for name, root in roots.items()
+                        }
                         total += len(batch[columns[0]])
                         if total > self._max_rows:
                             raise SourceError(
