@@ -151,8 +151,8 @@ def _with_truth_as_numbers(values: pa.Array) -> pa.Array:
 def user_sums(parts: Sequence[pd.DataFrame], outcomes: Sequence[str], tally: Tally) -> UserSums:
     """Add up the batches. The result has no user if there is no batch."""
     nobody = pd.DataFrame(columns=pd.Index(outcomes), index=pd.Index([], dtype="str"), dtype=float)
-    sums = pd.concat([*parts, nobody]) if parts else nobody
-    return UserSums(sums=sums.groupby(level=0).sum(), unreadable=tally.unreadable)
+    sums = pd.concat([*parts, nobody]).groupby(level=0).sum()
+    return UserSums(sums=sums, unreadable=tally.unreadable)
 
 
 def _is_extension(kind: pa.DataType) -> bool:

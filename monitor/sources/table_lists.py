@@ -30,6 +30,7 @@ from monitor.measures.reading.ids import (
     user_index,
 )
 from monitor.measures.reading.lists import (
+    Cells,
     FlatLists,
     NoItems,
     is_padding,
@@ -317,15 +318,9 @@ class TableLists:
     def _read_lists(self, rows: TableBatch, tally: Tally) -> FlatLists:
         options = self.options
         name = str(options.items)
-        cells = rows[name]
         scores = rows[options.scores] if options.scores else None
-        kind = ColumnKind.LISTS
-        if isinstance(cells, pa.Array) and not is_text(cells.type):
-            kind = ColumnKind.IDS
-            require_lists(cells, name, self.where, "rank")
-        else:
-            cells = parse_cells(cells)
-            scores = None if scores is None else parse_cells(scores)
+        cells, scores = lists_in(rows[name], scores, name, self.where, "rank")
+        kind = ColumnKind.IDS if cells is rows[name] else ColumnKind.LISTS
         lists = read_lists(
             cells,
             name,
@@ -352,7 +347,7 @@ def _filter(rows: TableBatch, positions: Integers, is_left: Flags) -> tuple[Tabl
     return left, positions[is_left]
 
 
-def parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python
+def _parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python
     """Convert the cells of a column to lists. Texts are parsed as JSON.
 
     The result is an Arrow array if all texts are lists of whole numbers, and Python's values
@@ -401,13 +396,19 @@ def check_size(nbytes: int, most: int | None, where: str) -> None:
         )
 
 
-def require_lists(column: pa.Array, name: str, where: str, order: str) -> None:
-    """Raise SourceError if the column does not contain lists.
+def lists_in(
+    cells: Cells, numbers: Cells, name: str, where: str, order: str
+) -> tuple[Cells, Cells]:
+    """The lists in a column, and the numbers of their items. Texts are parsed as JSON.
 
-    ``order`` is the option that the long form needs together with ``item``.
+    Raises SourceError if the column does not contain lists. ``order`` is the option that the long
+    form needs together with ``item``.
     """
-    if not is_list(column.type):
+    if not isinstance(cells, pa.Array) or is_text(cells.type):
+        return _parse_cells(cells), None if numbers is None else _parse_cells(numbers)
+    if not is_list(cells.type):
         raise SourceError(
-            f"column {name!r} of {where} has {describe_type(column.type)} and no lists: if each "
+            f"column {name!r} of {where} has {describe_type(cells.type)} and no lists: if each "
             f"row has one item, give item and {order}"
         )
+    return cells, numbers

@@ -56,17 +56,14 @@ from monitor.storage.tables.run_tables import (
     scores,
     summaries,
 )
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import DatabasePart
 
 _IS_FINISHED = runs.c.status != RunStatus.RUNNING
 _MOST_TRANSITIONS = 500
 
 
-class SqlPageStore:
+class SqlPageStore(DatabasePart):
     """Reads data for people: series over runs, single users, incidents. Changes nothing."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
         """Return the finished runs before and after this slot."""

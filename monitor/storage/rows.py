@@ -10,12 +10,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Row,
     Select,
     String,
     Table,
+    bindparam,
     func,
     text,
     type_coerce,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 _NAME_LOCK = 0x72616E6B  # the first half of the keys of advisory locks on names: "rank" in ASCII
+RUN_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+"""A parameter of statements: the ids of runs."""
 IN_LIST = 10_000
 """The largest number of values in an IN list. SQLite allows 32,766, and PostgreSQL 65,535."""
 

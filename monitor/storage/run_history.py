@@ -31,7 +31,7 @@ from monitor.storage.rows import from_rows, read_first
 from monitor.storage.run_memory import read_memory
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import runs, summaries
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import DatabasePart
 from monitor.storage.user_scores import scores_of_run
 
 WAITS_FOR_RELEVANCE = and_(
@@ -96,11 +96,8 @@ _LAST_END_OF_FIRING = (
 )
 
 
-class SqlHistory:
+class SqlHistory(DatabasePart):
     """Implements the port History, with more methods that only the service uses."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def memory_of(self, request: MemoryRequest) -> Memory:
         """Return what a run needs from earlier runs. `read_memory` reads it."""

@@ -17,7 +17,6 @@ from sqlalchemy import (
     Select,
     Table,
     and_,
-    bindparam,
     delete,
     select,
     type_coerce,
@@ -30,7 +29,7 @@ from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import JudgedSeries
 from monitor.model.runs import ArmScore, Evidence, Run, RunResult, Summary
 from monitor.storage.partitions import of_run
-from monitor.storage.rows import from_rows, to_row
+from monitor.storage.rows import RUN_IDS, from_rows, to_row
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import (
     arm_scores,
@@ -83,9 +82,9 @@ _NOT_STORED: Mapping[type, frozenset[str]] = {
 """Fields without a column. Those of an expectation are packed into lessons, or serve one run."""
 
 # Each run executes these statements, and building a statement takes longer than executing it.
-_LESSONS = select(lessons).where(lessons.c.run_id.in_(bindparam("ids", expanding=True)))
+_LESSONS = select(lessons).where(lessons.c.run_id.in_(RUN_IDS))
 _EXPLANATIONS = select(explanations.c.run_id, explanations.c.details).where(
-    explanations.c.run_id.in_(bindparam("ids", expanding=True))
+    explanations.c.run_id.in_(RUN_IDS)
 )
 _EXPLANATIONS_WITH_FINDING = _EXPLANATIONS.where(
     # An explanation is large, so the database selects those with a finding.
@@ -178,8 +177,7 @@ def _select_results(kind: type[_T]) -> Select[Any]:
     table, order = _TABLES_AND_ORDERS[kind]
     # A column's key is the name of the field. The database may have another name for the column.
     columns = [column.label(key) for key, column in table.c.items()]
-    is_of_runs = table.c.run_id.in_(bindparam("ids", expanding=True))
-    return select(*columns).where(is_of_runs).order_by(*order)
+    return select(*columns).where(table.c.run_id.in_(RUN_IDS)).order_by(*order)
 
 
 def coverage_by_run(

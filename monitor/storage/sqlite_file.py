@@ -211,6 +211,6 @@ def _is_alive(process_id: int) -> bool:
         os.kill(process_id, 0)  # signal 0 only checks whether the process exists
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # it is of another account
+        pass
     return True

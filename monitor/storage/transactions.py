@@ -285,6 +285,13 @@ class Database:
         return f"Database({describe_url(self.url)})"
 
 
+class DatabasePart:
+    """A part of the store. All parts use the same connections to the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 def require_file(url: URL) -> None:
     """Raise DatabaseError if a SQLite file is missing. Opening it would create an empty file."""
     file = file_of(url)

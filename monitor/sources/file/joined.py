@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -36,23 +36,16 @@ _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
 class JoinedFiles:
     """Files of lists and files of users.
 
     Port: JoinedSource. ``lists`` has the options of the files by name, as `SourceKind` describes.
     """
 
-    def __init__(
-        self,
-        lists: Mapping[str, FileSourceOptions],
-        users: FileUsersOptions,
-        dimensions: Sequence[str],
-    ) -> None:
-        self._lists = lists
-        self._users = users
-        self._dimensions = tuple(dimensions)
-        if users.served is not None and users.served.arms is not None:
-            self._dimensions += (ARM_COLUMN,)
+    lists: Mapping[str, FileSourceOptions]
+    users: FileUsersOptions
+    dimensions: Sequence[str]
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
@@ -61,6 +54,10 @@ class JoinedFiles:
         Raises SourceError if the users cannot be read. If lists cannot be read, the run continues,
         and a note says why.
         """
+        options_of_users = self.users
+        dimensions = [*self.dimensions]
+        if options_of_users.served is not None and options_of_users.served.arms is not None:
+            dimensions.append(ARM_COLUMN)
         deadline = Deadline.after(request.timeout_s)
         timely = partial(_call_timely, deadline)
         with _late_is_an_error(), ExitStack() as stack:
@@ -73,21 +70,21 @@ class JoinedFiles:
                     opened[key] = stack.enter_context(held_files(options, slot))
                 return replace(opened[key], slot=slot)
 
-            user_files = timely(open_once, self._users)
+            user_files = timely(open_once, options_of_users)
             list_files = dict[str, FileSet]()
             unread = dict[str, str]()
-            for name, options in self._lists.items():
+            for name, options in self.lists.items():
                 with _noted(unread, name, request):
                     list_files[name] = timely(open_once, options)
             all_files = [user_files, *list_files.values()]
-            in_order = needs_order(self._users) or any(map(needs_order, self._lists.values()))
+            in_order = needs_order(options_of_users) or any(map(needs_order, self.lists.values()))
             with open_database(all_files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
                 for name, files in list_files.items():
-                    options = self._lists[name]
+                    options = self.lists[name]
                     with _noted(unread, name, request):
                         lists[name] = timely(ListView, database, name, options, files, request.k)
-                users_read = rows_read(user_files, self._users)
+                users_read = rows_read(user_files, options_of_users)
                 list_columns = list[str]()
                 same_rows = None
                 for view in lists.values():
@@ -98,8 +95,8 @@ class JoinedFiles:
                     UserView,
                     database,
                     user_files,
-                    self._users,
-                    self._dimensions,
+                    options_of_users,
+                    dimensions,
                     list_columns,
                     same_rows,
                 )

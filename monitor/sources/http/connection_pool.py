@@ -129,12 +129,7 @@ def tls_settings(options: HttpOptions) -> ssl.SSLContext | None:
 
     Raises SourceError if a file cannot be read.
     """
-    given = {
-        "ca_file": options.ca_file,
-        "cert_file": options.cert_file,
-        "key_file": options.key_file,
-    }
-    paths = {name: path for name, path in given.items() if path is not None}
+    paths = options.model_dump(include={"ca_file", "cert_file", "key_file"}, exclude_none=True)
     if not paths:
         return None
     try:

@@ -175,11 +175,7 @@ class Host:
         """
         of_host = self.breakers[""]
         of_address = self.breakers[what]
-        probe: _Probe | RequestFailure | None = None
-        if of_host.is_open:
-            probe = await of_host.admit()
-        elif of_address.is_open:
-            probe = await of_address.admit()
+        probe = await of_host.admit() or await of_address.admit()
         if isinstance(probe, RequestFailure):
             return probe
         silence = None
