@@ -20,7 +20,7 @@ from monitor.measures.pairing.batches import (
     encode_arms,
     encode_knowledge,
     make_batch,
-    pad_both,
+    pad_lists,
 )
 from monitor.measures.pairing.id_mismatches import IdComparison
 from monitor.measures.pairing.ids import find_users, hash_ids, id_values
@@ -72,8 +72,7 @@ def pair_users(  # noqa: PLR0913 - two arms and further inputs
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if id_comparison is not None:
         id_comparison.add(arms, vocabulary, k)
-    padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
-    baseline_lists, candidate_lists = padded
+    baseline_lists, candidate_lists = padded = [pad_lists(arm, None, k) for arm in arms]
     baseline_rows = find_users(panel.users, baseline.rankings.users)
     candidate_rows = find_users(panel.users, candidate.rankings.users)
     baseline_outcome = _find_outcome(panel, baseline, baseline_lists, baseline_rows, k)
