@@ -476,26 +476,22 @@ def _arm_lists(
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = item_codes.index_codes(batch.baseline, batch.candidate)
     listed = len(item_codes.distinct_items(batch.baseline, batch.candidate))
-    # Values that compare both arms are stored for the candidate.
-    values: dict[Arm, dict[str, Floats]] = {
-        Arm.BASELINE: {},
-        Arm.CANDIDATE: {
-            ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
-            ListTrait.FIRST_DIFFERS: 1
-            - list_traits.is_identical(baseline[:, :1], candidate[:, :1]),
-            ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
-        },
+    is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
+    of_both: dict[str, Floats] = {
+        ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
+        ListTrait.FIRST_DIFFERS: 1 - list_traits.is_identical(baseline[:, :1], candidate[:, :1]),
+        ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
+        ListTrait.ALIKE: is_alike,
+        ListTrait.INTERLEAVED: is_interleaved,
     }
-    of_candidate = values[Arm.CANDIDATE]
-    of_candidate[ListTrait.ALIKE], of_candidate[ListTrait.INTERLEAVED] = (
-        list_traits.flag_similar_lists(batch)
-    )
-    if batch.scores:
-        values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
-        values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate
     lists = {}
     for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
-        of_arm = values[arm]
+        of_arm: dict[str, Floats] = {}
+        if arm is Arm.CANDIDATE:  # values that compare both arms are stored for the candidate
+            of_arm |= of_both
+            if batch.scores:
+                of_arm["baseline_scores"] = batch.scores.baseline
+                of_arm["candidate_scores"] = batch.scores.candidate
         is_new = None
         no_lists = np.broadcast_to(np.int32(PAD), codes.shape)
         jump = no_lists, no_lists, 0
