@@ -16,6 +16,7 @@ from pyarrow import types as arrow_types
 from monitor.measures.kernels.labels import best_of_each
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.reading.ids import (
+    are_ascending,
     decode_categories,
     describe_type,
     id_column,
@@ -40,7 +41,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.unreadable import ColumnKind
-from monitor.sources.columns import are_ascending, on_one_line
+from monitor.sources.columns import on_one_line
 from monitor.sources.table_lists import TableBatch
 
 ROW_COUNT = "rankwatch_rows"

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.measures.kernels.ragged import offsets_of, take_lists
-from monitor.measures.reading.ids import list_lengths, one_array, to_ids, user_index
+from monitor.measures.reading.ids import are_ascending, list_lengths, one_array, to_ids, user_index
 from monitor.model.arrays import Floats, Ids, Integers, Offsets, Rows
 from monitor.model.rankings import RankingTable
 
@@ -65,7 +65,7 @@ def sort_users(users: pa.Table, is_selected: pa.ChunkedArray) -> pa.Table:
     """The selected users of a table with the column ``user``, sorted by user."""
     rows = np.flatnonzero(is_selected.to_numpy())
     names = one_array(users["user"]).take(pa.array(rows))
-    if not pc.all(pc.less(names[:-1], names[1:])).as_py():
+    if not are_ascending(names):
         rows = rows[pc.sort_indices(names).to_numpy()]
     columns = {name: _take(users[name], rows) for name in users.column_names}
     return pa.table(columns)

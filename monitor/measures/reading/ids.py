@@ -113,6 +113,11 @@ def first_null(ids: pa.Array, values: pa.Array | Sequence[object]) -> object:
     return value.as_py() if isinstance(value, pa.Scalar) else value
 
 
+def are_ascending(ids: pa.Array) -> bool:
+    """Whether the ids are sorted, distinct texts. To search for equal ids takes more time."""
+    return not ids.null_count and pc.all(pc.less(ids[:-1], ids[1:]), min_count=0).as_py()
+
+
 def to_ids(ids: pa.Array) -> Integers | ExtensionArray:
     """An id column as an array of numpy or pandas. The column must have no nulls."""
     if arrow_types.is_integer(ids.type):

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.measures.reading.ids import one_array
+from monitor.measures.reading.ids import are_ascending, one_array
 from monitor.model.arrays import Hashes, Rows
 
 _PREFIX_BYTES = 8
@@ -14,7 +14,7 @@ _PREFIX_BYTES = 8
 def ascending_rows(users: pd.Index) -> Rows | None:
     """The row numbers that sort these distinct users. None if they are already sorted."""
     texts = one_array(pa.array(users.array)).cast(pa.large_string())
-    if pc.all(pc.less(texts[:-1], texts[1:])).as_py():
+    if are_ascending(texts):
         return None
     keys = _sort_keys(texts)
     # Sorting a million integers takes a fifth of the time of sorting a million texts.

@@ -197,7 +197,7 @@ class ListView:
         """Return the number of rows without a user."""
         user = self.options.user
         checks = [(user, ColumnKind.IDS, f"{self.file.ids(user)} IS NULL")]
-        return self.file.count_unreadable(self.file.name, checks)
+        return self.file.count(self.file.name, checks)[0]
 
     def _wanted(self, deadline: Deadline, arm: Arm | None) -> Iterator[Mapping[str, Any]]:
         names = ", ".join(map(sql_name, (GIVEN, *self.names)))
@@ -413,13 +413,10 @@ class FileUsers:
             switched = database.sql(f"SELECT {KEY} FROM assigned WHERE is_switched")
             users = user_index(switched.to_arrow_table().column(0))
             count = dict.fromkeys(Arm, 0) | dict(counts)
-            for arm in Arm:
-                if not count[arm] and len(users):
-                    problem = served.describe_switched(arm, len(users))
-                    raise SourceError(f"{files.where} {problem}")
-                if not count[arm]:
-                    # This raises an error with the cause, such as times that cannot be read.
-                    FileView(database, files, (options.user,), "unserved", options)
+            served.require_unswitched(files.where, count, len(users))
+            if not all(count.values()):
+                # This raises an error with the cause, such as times that cannot be read.
+                FileView(database, files, (options.user,), "unserved", options)
         return AssignedUsers(count=count, switched=users)
 
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import aiohttp
 from aiohttp.connector import AddrInfoType
@@ -26,6 +26,7 @@ from monitor.model.errors import SourceError
 from monitor.sources.http import HttpOptions
 
 _T = TypeVar("_T")
+_Pull: TypeAlias = Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]
 
 _OPEN_WHILE_IDLE_S = 0.5
 """How long an idle connection stays open.
@@ -71,7 +72,7 @@ class _PullLoop:
         self._thread = threading.Thread(target=self._run, name="http-pulls", daemon=True)
         self._thread.start()
 
-    def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]) -> _T:
+    def run(self, pull: _Pull[_T]) -> _T:
         """Run the pull and return its result. The pull itself must end at its deadline."""
         return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
 
@@ -80,9 +81,7 @@ class _PullLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(1.0)
 
-    async def _with_session(
-        self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]
-    ) -> _T:
+    async def _with_session(self, pull: _Pull[_T]) -> _T:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # Each pull limits its own requests by ``concurrency``.
@@ -117,7 +116,7 @@ def _shared_loop() -> _PullLoop:
     return loop
 
 
-def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]) -> _T:
+def run_pull(pull: _Pull[_T]) -> _T:
     """Run the pull with the session that all pulls of this process share."""
     with _lock:
         loop = _shared_loop()
