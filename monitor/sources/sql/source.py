@@ -213,6 +213,9 @@ def count_unserved(
     for column, need, value in checks:
         example = sa.func.min(sa.cast(log.c[column], sa.types.Text)).label("example")
         query = sa.select(rows, example).select_from(log)
+        if column == served.time and database.dialect == "sqlite":
+            # A time without a Julian day is rare. This test takes half the time of the next one.
+            query = query.where(sa.func.julianday(log.c[column]).is_(None))
         query = query.where(value.is_(None), *_of_arm(served, log))
         (answer,) = database.read(query, [{}], ("rows", "example"), deadline)
         count = int(answer["rows"][0])
