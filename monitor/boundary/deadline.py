@@ -3,18 +3,18 @@
 Calls into vendors' code run in a separate daemon thread. Loops check the deadline between steps.
 """
 
-import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from types import FrameType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 _T = TypeVar("_T")
 SignalHandler = Callable[[int, FrameType | None], object]
@@ -55,40 +55,48 @@ class Deadline:
             raise OverdueError
 
 
+def start_daemon(work: Callable[[], _T], name: str) -> Future[_T]:
+    """Call the function in a new daemon thread. If it hangs, the process can still end."""
+    future: Future[_T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
+            future.set_exception(error)
+
+    # The thread uses the caller's context, so that its log lines name the same run.
+    threading.Thread(target=copy_context().run, args=(run,), name=name, daemon=True).start()
+    return future
+
+
 class BackgroundCall(Generic[_T]):
     """A running call in a daemon thread. If it hangs, its caller and the process can still end."""
 
     def __init__(self, work: Callable[[], _T], *, name: str) -> None:
-        self._done: queue.SimpleQueue[Callable[[], _T]] = queue.SimpleQueue()
         self._is_abandoned = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
-        # The thread uses the caller's context, so that its log lines name the same run.
-        context = copy_context()
-        threading.Thread(target=context.run, args=(self._run, work), name=name, daemon=True).start()
+        self._outcome = start_daemon(partial(self._run, work), name)
 
-    def _run(self, work: Callable[[], _T]) -> None:
+    def _run(self, work: Callable[[], _T]) -> _T:
         _CALL.set(self)
-        try:
-            value = work()
-        except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-            self._done.put(partial(_raise, error))
-        else:
-            self._done.put(lambda: value)
+        return work()
 
     def wait(self, deadline: Deadline) -> _T:
-        """Return the result of the call, or raise its exception. Call this method only once.
+        """Return the result of the call, or raise its exception.
 
         Raises OverdueError at the deadline.
         """
+        is_done = False
         try:
-            outcome = self._done.get(timeout=deadline.remaining_s)
-        except queue.Empty:
-            self._abandon()
-            raise OverdueError from None
-        except BaseException:  # such as Ctrl-C
-            self._abandon()
-            raise
-        return outcome()
+            is_done = bool(wait([self._outcome], deadline.remaining_s).done)
+        finally:
+            if not is_done:  # the deadline has passed, or Ctrl-C
+                self._abandon()
+        if not is_done:
+            raise OverdueError
+        return self._outcome.result()
 
     def _abandon(self) -> None:
         self._is_abandoned.set()
@@ -193,7 +201,3 @@ def interrupt_when_given_up(interrupt: Callable[[], object]) -> AbstractContextM
     if call is None:
         return nullcontext()
     return call.interrupting(interrupt)
-
-
-def _raise(error: BaseException) -> NoReturn:
-    raise error

@@ -12,27 +12,23 @@ from monitor.boundary.options import NOT_IN_HASH, must, readable_by, web_url_of
 from monitor.boundary.redaction import origin, require_encoded_login
 
 
-def _require_encoded_login(url: str | None) -> None:
-    if url is not None:
-        require_encoded_login(url)
-
-
-def _is_proxy(url: str | None) -> bool:
-    if url is None:
-        return True
+def _is_proxy(url: str) -> bool:
     parts = web_url_of(url)
     if parts is None or parts.scheme != "http":
         return False
     return not (parts.path.strip("/") or parts.query or parts.fragment)
 
 
-Proxy = Annotated[
-    SecretStr | None,
-    readable_by(_require_encoded_login),
+_ProxyUrl = Annotated[
+    SecretStr,
+    readable_by(require_encoded_login),
     must(
         _is_proxy,
         "must be an HTTP proxy: write http://host:port or http://user:password@host:port",
     ),
+]
+Proxy = Annotated[
+    _ProxyUrl | None,
     NOT_IN_HASH,
     Field(
         description="The URL of an HTTP proxy, such as http://user:password@proxy:3128. The URL "

@@ -43,8 +43,8 @@ class ArmLists:
     values: Mapping[str, Floats]
     is_new: Flags | None  # (items,), true if no user had the item in the last run
     # The codes before the firing alerts and the codes now, (n, k) each, below the third value.
-    # Only users with lists in both runs have codes. None without earlier lists
-    jump: tuple[Codes, Codes, int] | None = None
+    # Only users with lists in both runs have codes
+    jump: tuple[Codes, Codes, int]
 
 
 class Listing:
@@ -77,8 +77,6 @@ class Listing:
     @cached_property
     def has_both(self) -> Integers:
         """The rows of the users that also have a list from before the firing alerts."""
-        if self._lists.jump is None:
-            return np.empty(0, dtype=np.intp)
         before, _, _ = self._lists.jump
         rows: Integers = self._rows[before[self._rows, 0] >= 0]
         return rows
@@ -86,12 +84,8 @@ class Listing:
     @property
     def jump(self) -> tuple[Codes, Codes, int]:
         """The codes of these users before the firing alerts and now, below the third value."""
-        if self._lists.jump is None:
-            nothing = self._lists.codes[:0]
-            return nothing, nothing, 0
         before, now, items = self._lists.jump
-        rows = self.has_both
-        return before[rows], now[rows], items
+        return before[self.has_both], now[self.has_both], items
 
     @property
     def largest_group(self) -> int:
@@ -482,33 +476,34 @@ def _arm_lists(
 ) -> dict[Arm, ArmLists]:
     baseline, candidate, items = item_codes.index_codes(batch.baseline, batch.candidate)
     listed = len(item_codes.distinct_items(batch.baseline, batch.candidate))
-    # Values that compare both arms are stored for the candidate.
-    values: dict[Arm, dict[str, Floats]] = {
-        Arm.BASELINE: {},
-        Arm.CANDIDATE: {
-            ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
-            ListTrait.FIRST_DIFFERS: list_traits.first_differs(baseline, candidate),
-            ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
-        },
+    is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
+    of_both: dict[str, Floats] = {
+        ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
+        ListTrait.FIRST_DIFFERS: 1 - list_traits.is_identical(baseline[:, :1], candidate[:, :1]),
+        ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
+        ListTrait.ALIKE: is_alike,
+        ListTrait.INTERLEAVED: is_interleaved,
     }
-    of_candidate = values[Arm.CANDIDATE]
-    of_candidate[ListTrait.ALIKE], of_candidate[ListTrait.INTERLEAVED] = (
-        list_traits.flag_similar_lists(batch)
-    )
-    if batch.scores:
-        values[Arm.CANDIDATE]["baseline_scores"] = batch.scores.baseline
-        values[Arm.CANDIDATE]["candidate_scores"] = batch.scores.candidate
     lists = {}
     for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
-        of_arm = values[arm]
+        of_arm: dict[str, Floats] = {}
+        if arm is Arm.CANDIDATE:  # values that compare both arms are stored for the candidate
+            of_arm |= of_both
+            if batch.scores:
+                of_arm["baseline_scores"] = batch.scores.baseline
+                of_arm["candidate_scores"] = batch.scores.candidate
         is_new = None
+        no_lists = np.broadcast_to(np.int32(PAD), codes.shape)
+        jump = no_lists, no_lists, 0
         if batch.weights:
             of_arm["weights"] = batch.weights.of(arm)
         if arm in last:
-            pair = *batch.of(arm), last[arm].codes, last[arm].lengths
-            of_arm[CHURN] = exposure.churn(*pair)
-            of_arm[ListTrait.UNCHANGED] = list_traits.is_unchanged(*pair)
+            codes_before = last[arm].codes
+            of_arm[CHURN] = exposure.churn(*batch.of(arm), codes_before, last[arm].lengths)
+            of_arm[ListTrait.UNCHANGED] = list_traits.is_identical(batch.of(arm)[0], codes_before)
             is_new = ~np.isin(items, last[arm].exposed)
+        if arm in former:
+            jump = _pair_runs(former[arm].codes, batch.of(arm)[0])
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
@@ -517,7 +512,7 @@ def _arm_lists(
             repeated=list_traits.number_repeated(codes),
             values=of_arm,
             is_new=is_new,
-            jump=_pair_runs(former[arm].codes, batch.of(arm)[0]) if arm in former else None,
+            jump=jump,
         )
     return lists
 

@@ -206,17 +206,17 @@ def arm_table(scores: Iterable[ArmScore], gaps: Iterable[ArmGap] = ()) -> TextTa
     rows = []
     for key, arms in pairs.items():
         lists = dict.fromkeys(f"{arms[arm].n:,}" for arm in Arm if arm in arms)
-        row = [*key, *(_value_text(arms.get(arm)) for arm in Arm), " / ".join(lists)]
+        values = (number_cell(arms[arm].value if arm in arms else None) for arm in Arm)
+        row = [*key, *values, " / ".join(lists)]
         if adjusted:
             row.insert(-1, adjusted.get(key, "-"))
         rows.append(tuple(row))
     return TextTable(title="Each arm", columns=tuple(columns), rows=tuple(rows))
 
 
-def _value_text(score: ArmScore | None) -> str:
-    if score is None or score.value is None:
-        return "-"
-    return f"{score.value:.4f}"
+def number_cell(value: float | None) -> str:
+    """Write a figure for a column of a table."""
+    return "-" if value is None else f"{value:.4f}"
 
 
 @lru_cache(maxsize=4096)

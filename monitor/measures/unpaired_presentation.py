@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from monitor.measures.presentation import TextTable, percent_cell
+from monitor.measures.presentation import TextTable, number_cell, percent_cell
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
 from monitor.model.statistics import OUTCOME_SERIES, PRE_TEST_SERIES, DerivedMetric, parse_derived
@@ -49,7 +49,7 @@ def outcome_table(found: UnpairedResults) -> TextTable:
         if gap.low is not None and gap.high is not None:
             interval = f"{gap.low:+.2%} to {gap.high:+.2%}"
         difference = "-" if gap.difference is None else f"{gap.difference:+.2%}"
-        means = (_number(gap.means[arm]) for arm in Arm)
+        means = (number_cell(gap.means[arm]) for arm in Arm)
         rows.append((gap.column, *means, difference, interval, f"{gap.users:,}"))
     return TextTable(
         title="Outcomes of a user since the test began",
@@ -67,7 +67,7 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
             continue
         groups.setdefault((summary.segment, metric), {})[series] = summary
     for (segment, metric), found in groups.items():
-        means = {series: _number(each.mean) for series, each in found.items()}
+        means = {series: number_cell(each.mean) for series, each in found.items()}
         arms = [series for series in PRE_TEST_SERIES.values() if series in found]
         yield (
             segment,
@@ -83,7 +83,7 @@ def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
     for summary in summaries:
         if parse_derived(summary.metric).derived in PRE_TEST_SERIES.values():
-            quantiles = [_number(summary.value(name)) for name in _QUANTILE_NAMES]
+            quantiles = [number_cell(summary.value(name)) for name in _QUANTILE_NAMES]
             yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 
 
@@ -122,7 +122,7 @@ def difference_tables(
 def _with_error(gap: Summary | None) -> str:
     if gap is None or gap.mean is None:
         return "-"
-    return f"{gap.mean:+.4f} ± {_number(gap.standard_error)}"
+    return f"{gap.mean:+.4f} ± {number_cell(gap.standard_error)}"
 
 
 def _item_row(
@@ -141,16 +141,12 @@ def _item_row(
 def _between_row(between: BetweenExcess) -> tuple[str, ...]:
     return (
         between.segment,
-        _number(between.baseline),
-        _number(between.candidate),
-        _number(between.across),
-        _number(between.excess),
+        number_cell(between.baseline),
+        number_cell(between.candidate),
+        number_cell(between.across),
+        number_cell(between.excess),
     )
 
 
 def _share(count: int, users: int) -> str:
     return percent_cell(count / users) if users else "-"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

@@ -208,11 +208,10 @@ class CoverageShare:
             trait = None
         if match is None or trait is None or (trait is ListTrait.UNPAIRED and arm is not None):
             kinds = ", ".join(trait for trait in ListTrait if trait is not ListTrait.UNPAIRED)
-            msg = (
+            raise ConfigError(
                 f"unknown share {text!r}: use unpaired, or one of {kinds}, followed by an "
                 "arm, such as missing(baseline)"
             )
-            raise ConfigError(msg)
         if trait is ListTrait.UNPAIRED:
             return cls(trait, None)
         return cls(trait, arm or Arm.CANDIDATE)

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from monitor.measures.pairing.id_mismatches import IdComparison
-from monitor.measures.pairing.list_tables import user_column, user_index
+from monitor.measures.pairing.list_tables import user_column
 from monitor.measures.pairing.pairs import ListedItems, distinct_ids, mix
+from monitor.measures.reading.ids import user_index
 from monitor.measures.summaries import FineBins, ScoreSums, SummaryAccumulator
 from monitor.model.arrays import Hashes
 from monitor.model.model_versions import count_versions

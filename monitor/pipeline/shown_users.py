@@ -28,8 +28,8 @@ from monitor.measures.pairing.list_tables import (
     segment_column,
     sort_users,
     user_column,
-    user_index,
 )
+from monitor.measures.reading.ids import user_index
 from monitor.measures.sampling import select_kept
 from monitor.measures.summaries import SegmentRows, representative_rows, worst_rows
 from monitor.model.arrays import Flags, Floats, Ids

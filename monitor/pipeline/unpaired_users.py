@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from monitor.measures.metrics import Metric
-from monitor.measures.pairing.list_tables import rows_by_segment, user_index
+from monitor.measures.pairing.list_tables import rows_by_segment
+from monitor.measures.reading.ids import user_index
 from monitor.measures.sampling import hash_users
 from monitor.model.errors import SourceError
 from monitor.model.immutable import extend, immutable

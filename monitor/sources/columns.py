@@ -4,9 +4,7 @@ import difflib
 import unicodedata
 from collections.abc import Sequence
 
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from monitor.model.errors import UnreadableError
 from monitor.model.id_forms import Forms, make_speller
@@ -52,17 +50,6 @@ def root_of(name: str, present: Sequence[str]) -> str:
 def on_one_line(name: str, most: int = 60) -> str:
     """The first characters of a name or an id, without control characters."""
     return "".join(char for char in name[:most] if unicodedata.category(char)[0] != "C")
-
-
-def index_users(keys: pa.Array) -> "pd.Index[str]":
-    """Convert a column of users' keys to an index of pandas."""
-    users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
-    return users
-
-
-def are_ascending(ids: pa.Array) -> bool:
-    """Whether the ids are sorted, distinct texts. To search for equal ids takes more time."""
-    return not ids.null_count and pc.all(pc.less(ids[:-1], ids[1:]), min_count=0).as_py()
 
 
 def spell_column(ids: pa.Array, forms: Forms) -> pa.Array:

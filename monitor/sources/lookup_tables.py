@@ -16,13 +16,15 @@ from pyarrow import types as arrow_types
 from monitor.measures.kernels.labels import best_of_each
 from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.reading.ids import (
+    are_ascending,
     decode_categories,
     describe_type,
     id_column,
     is_text,
-    join_ids,
+    join_columns,
     one_array,
     to_ids,
+    user_index,
 )
 from monitor.measures.reading.lists import Cells, read_lists
 from monitor.measures.reading.numbers import is_numeric, number_column, value_array
@@ -39,7 +41,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.unreadable import ColumnKind
-from monitor.sources.columns import are_ascending, index_users, on_one_line
+from monitor.sources.columns import on_one_line
 from monitor.sources.table_lists import TableBatch
 
 ROW_COUNT = "rankwatch_rows"
@@ -58,7 +60,7 @@ def build_user_table(
     if there is no user.
     """
     column = one_array(pa.chunked_array([ids for ids, _ in batches], pa.large_string()))
-    users = index_users(column)
+    users = user_index(column)
     is_first = np.ones(len(users), dtype=bool)
     if not are_ascending(column):
         is_first = users.notna() & ~users.duplicated()
@@ -128,7 +130,7 @@ def add_outcomes(
             bad_rows = int(counts[is_bad].sum())
             tally.count(name, ColumnKind.NUMBERS, bad_rows, int(counts.sum()), example)
         sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
-    return pd.DataFrame(sums, index=index_users(users)).groupby(level=0).sum()
+    return pd.DataFrame(sums, index=user_index(users)).groupby(level=0).sum()
 
 
 def _with_truth_as_numbers(values: pa.Array) -> pa.Array:
@@ -150,8 +152,8 @@ def _with_truth_as_numbers(values: pa.Array) -> pa.Array:
 def user_sums(parts: Sequence[pd.DataFrame], outcomes: Sequence[str], tally: Tally) -> UserSums:
     """Add up the batches. The result has no user if there is no batch."""
     nobody = pd.DataFrame(columns=pd.Index(outcomes), index=pd.Index([], dtype="str"), dtype=float)
-    sums = pd.concat([*parts, nobody]) if parts else nobody
-    return UserSums(sums=sums.groupby(level=0).sum(), unreadable=tally.unreadable)
+    sums = pd.concat([*parts, nobody]).groupby(level=0).sum()
+    return UserSums(sums=sums, unreadable=tally.unreadable)
 
 
 def _is_extension(kind: pa.DataType) -> bool:
@@ -231,13 +233,13 @@ def item_weights(items: Sequence[pa.Array], weights: Sequence[Floats], where: st
     Raises SourceError if there is no item, if an id or a weight is not valid, or if an item has two
     weights.
     """
-    ids = join_ids(items)
+    ids = join_columns(items)
     if not len(ids):
-        msg = (
+        raise SourceError(
             f"{where} has no item: check the path or table, and check that the job which writes "
-            "it has run"
+            "it has run",
+            permanent=False,
         )
-        raise SourceError(msg, permanent=False)
     numbers = np.concatenate(weights)
     if ids.null_count:
         row = pc.index(ids.is_null(), True).as_py() + 1
@@ -360,7 +362,7 @@ class GradedItems:
             self._fail(user, "is in two rows: give each user one list")
         codes, distinct_users = pd.factorize(keys)
         rows = np.repeat(codes, np.concatenate(lengths))
-        items = to_ids(join_ids(item_parts))
+        items = to_ids(join_columns(item_parts))
         grades = np.concatenate(grade_parts)
         best = best_of_each(rows, pd.factorize(pd.Series(items))[0], grades)
         return RelevanceTable(

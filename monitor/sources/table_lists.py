@@ -20,8 +20,17 @@ import pyarrow.compute as pc
 
 from monitor.boundary.foreign_errors import file_cause
 from monitor.measures.kernels.ragged import offsets_of
-from monitor.measures.reading.ids import describe_type, id_column, is_list, is_text, to_ids
+from monitor.measures.reading.ids import (
+    describe_type,
+    id_column,
+    is_list,
+    is_text,
+    join_columns,
+    to_ids,
+    user_index,
+)
 from monitor.measures.reading.lists import (
+    Cells,
     FlatLists,
     NoItems,
     is_padding,
@@ -40,7 +49,7 @@ from monitor.model.immutable import immutable
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
 from monitor.model.unreadable import ColumnKind
-from monitor.sources import columns
+from monitor.sources.columns import spell_column
 from monitor.sources.list_collector import pull_without, spell_items
 
 if TYPE_CHECKING:
@@ -72,15 +81,7 @@ _MALFORMED_SCORES = (
 def join_batches(parts: list[ArrowBatch]) -> ArrowBatch:
     """Join all parts into one batch. A column with several types becomes text."""
     parts = [part for part in parts if any(map(len, part.values()))] or parts[:1]
-    return {name: _join_columns([part[name] for part in parts]) for name in parts[0]}
-
-
-def _join_columns(parts: list[pa.Array]) -> pa.Array:
-    if len(parts) == 1:
-        return parts[0]
-    if len({part.type for part in parts}) > 1:
-        parts = [part.cast(pa.large_string()) for part in parts]
-    return pa.concat_arrays(parts)
+    return {name: join_columns([part[name] for part in parts]) for name in parts[0]}
 
 
 class WantedUsers:
@@ -117,7 +118,7 @@ class WantedUsers:
         is_far = places < 0
         if is_far.any():
             # The index stores its hash table, so that the next batch needs no new one.
-            far_users = columns.index_users(users.filter(pa.array(is_far)))
+            far_users = user_index(users.filter(pa.array(is_far)))
             positions[is_far] = self.index.get_indexer(far_users)
         self._next = int(positions.max(initial=-1)) + 1
         return positions
@@ -126,7 +127,7 @@ class WantedUsers:
         """The users at these positions."""
         if len(positions) == len(self) and bool((positions == np.arange(len(positions))).all()):
             return self.index
-        return columns.index_users(self._keys.take(pa.array(positions)))
+        return user_index(self._keys.take(pa.array(positions)))
 
     def failures(self, reasons: Mapping[CoverageReason, Integers]) -> dict[str, CoverageReason]:
         """The reason of each failed user.
@@ -167,7 +168,7 @@ def long_lists(
     options: ListColumnOptions | ListColumns,
     tally: Tally,
 ) -> Pull:
-    """The lists of the long form. It has a column of items, and ranks, scores or both.
+    """The lists of the long form. It has a column of item ids, and ranks, scores or both.
 
     ``positions`` has the position of each item's user. The lowest rank comes first. If there are no
     ranks, the highest score comes first. Then items with equal scores are ordered by their ids as
@@ -175,13 +176,7 @@ def long_lists(
     null, a rank is no whole number, a score is no number, or a score is null and there are no
     ranks.
     """
-    name = str(options.item)
-    if options.no_item:
-        ids = id_column(cells[name], name, tally.where)
-        is_item = ~is_padding(cells[name], ids, options.no_item)
-        positions = positions[is_item]
-        cells = {key: column.filter(pa.array(is_item)) for key, column in cells.items()}
-    items = tally.ids(cells[name], name)
+    items = cells[str(options.item)]
     is_bad = items.is_null().to_numpy(zero_copy_only=False)
     places = scores = None
     if options.scores:
@@ -279,9 +274,10 @@ class TableLists:
     def _pull(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
         options = self.options
         wanted = WantedUsers(self.users)
+        item = options.item
         names = [options.model_version]
-        if options.item is not None:
-            names += [options.item, options.rank, options.scores]
+        if item is not None:
+            names += [options.rank, options.scores]
             if options.user_ids:
                 names.append(options.user)
         all_positions = [np.zeros(0, dtype=np.int64)]
@@ -290,17 +286,18 @@ class TableLists:
         nbytes = 0
         for batch in batches:
             users = tally.users(batch[options.user], options.user)
-            positions = wanted.positions(columns.spell_column(users, options.user_ids))
-            is_wanted = positions >= 0
-            rows = {name: _filter(column, is_wanted) for name, column in batch.items()}
-            rows[options.user] = _filter(users, is_wanted)
+            positions = wanted.positions(spell_column(users, options.user_ids))
+            rows, positions = _filter({**batch, options.user: users}, positions, positions >= 0)
             if options.items is not None:
                 lists.append(self._read_lists(rows, tally))
-            arrays = {}
-            for name in names:
-                if name is not None:
-                    arrays[name] = self._array(rows[name], name, tally)
-            all_positions.append(positions[is_wanted])
+            if item is not None and options.no_item:
+                ids = id_column(rows[item], item, self.where)
+                is_item = ~is_padding(rows[item], ids, options.no_item)
+                rows, positions = _filter(rows, positions, is_item)
+            arrays = {name: value_array(rows[name]) for name in names if name is not None}
+            if item is not None:
+                arrays[item] = tally.ids(rows[item], item)
+            all_positions.append(positions)
             parts.append(arrays)
             nbytes += lists[-1].nbytes + sum(array.nbytes for array in arrays.values())
             check_size(nbytes, self.max_bytes, self.where)
@@ -321,15 +318,9 @@ class TableLists:
     def _read_lists(self, rows: TableBatch, tally: Tally) -> FlatLists:
         options = self.options
         name = str(options.items)
-        cells = rows[name]
         scores = rows[options.scores] if options.scores else None
-        kind = ColumnKind.LISTS
-        if isinstance(cells, pa.Array) and not is_text(cells.type):
-            kind = ColumnKind.IDS
-            require_lists(cells, name, self.where, "rank")
-        else:
-            cells = parse_cells(cells)
-            scores = None if scores is None else parse_cells(scores)
+        cells, scores = lists_in(rows[name], scores, name, self.where, "rank")
+        kind = ColumnKind.IDS if cells is rows[name] else ColumnKind.LISTS
         lists = read_lists(
             cells,
             name,
@@ -342,21 +333,21 @@ class TableLists:
         tally.count(name, kind, lists.unreadable, len(cells), lists.example)
         return lists
 
-    def _array(self, column: Any, name: str, tally: Tally) -> pa.Array:  # noqa: ANN401
-        if name == self.options.item and not isinstance(column, pa.Array):
-            return tally.convert(column, name)
-        return value_array(column)
 
-
-def _filter(column: Any, is_left: Flags) -> Any:  # noqa: ANN401 - Arrow or Python
+def _filter(rows: TableBatch, positions: Integers, is_left: Flags) -> tuple[TableBatch, Integers]:
+    """The marked rows, and the positions of their users."""
     if is_left.all():
-        return column
-    if isinstance(column, pa.Array):
-        return column.filter(pa.array(is_left))
-    return list(compress(column, is_left))
+        return rows, positions
+    left = {}
+    for name, column in rows.items():
+        if isinstance(column, pa.Array):
+            left[name] = column.filter(pa.array(is_left))
+        else:
+            left[name] = list(compress(column, is_left))
+    return left, positions[is_left]
 
 
-def parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python
+def _parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python
     """Convert the cells of a column to lists. Texts are parsed as JSON.
 
     The result is an Arrow array if all texts are lists of whole numbers, and Python's values
@@ -405,13 +396,19 @@ def check_size(nbytes: int, most: int | None, where: str) -> None:
         )
 
 
-def require_lists(column: pa.Array, name: str, where: str, order: str) -> None:
-    """Raise SourceError if the column does not contain lists.
+def lists_in(
+    cells: Cells, numbers: Cells, name: str, where: str, order: str
+) -> tuple[Cells, Cells]:
+    """The lists in a column, and the numbers of their items. Texts are parsed as JSON.
 
-    ``order`` is the option that the long form needs together with ``item``.
+    Raises SourceError if the column does not contain lists. ``order`` is the option that the long
+    form needs together with ``item``.
     """
-    if not is_list(column.type):
+    if not isinstance(cells, pa.Array) or is_text(cells.type):
+        return _parse_cells(cells), None if numbers is None else _parse_cells(numbers)
+    if not is_list(cells.type):
         raise SourceError(
-            f"column {name!r} of {where} has {describe_type(column.type)} and no lists: if each "
+            f"column {name!r} of {where} has {describe_type(cells.type)} and no lists: if each "
             f"row has one item, give item and {order}"
         )
+    return cells, numbers

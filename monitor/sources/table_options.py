@@ -14,6 +14,7 @@ from monitor.boundary.options import (
     format_duration,
     readable_by,
 )
+from monitor.model.errors import SourceError
 from monitor.model.id_forms import make_speller
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
@@ -132,14 +133,19 @@ class ServedOptions(Options):
             "the time and the period, and check that the log is written"
         )
 
-    def describe_switched(self, arm: Arm, switched: int) -> str:
-        """Say that all users of the arm are in the other arm too. ``switched`` is their number."""
+    def require_unswitched(self, where: str, count: Mapping[Arm, int], switched: int) -> None:
+        """Raise SourceError if all users of an arm are in the other arm too.
+
+        ``count`` is the number of users of each arm alone, and ``switched`` that of both arms.
+        """
         assert self.arms is not None  # noqa: S101 - of an unpaired comparison
-        name, value = self.arms.name, self.arms.value_of[arm]
-        return (
-            f"has no user with only {name} = {value!r}, because {switched:,} users have rows of "
-            "both arms: check the columns with the user and the arm"
-        )
+        for arm, value in self.arms.value_of.items():
+            if switched and not count[arm]:
+                raise SourceError(
+                    f"{where} has no user with only {self.arms.name} = {value!r}, because "
+                    f"{switched:,} users have rows of both arms: check the columns with the user "
+                    "and the arm"
+                )
 
     def period(self, slot: datetime) -> tuple[datetime | None, datetime]:
         """The time after which rows are read, or None, and the time up to which they are read."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from monitor.measures.reading.ids import id_column, is_text
+from monitor.measures.reading.ids import id_column
 from monitor.measures.reading.numbers import number_column, value_array
 from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import SourceError
@@ -155,11 +155,7 @@ class Table(ABC):
             grades = batch[options.grade] if options.grade else None
             graded.add_rows(users, batch[options.item], grades)
             return
-        lists = batch[options.items]
         grades = batch[options.grades] if options.grades else None
-        if isinstance(lists, pa.Array) and not is_text(lists.type):
-            table_lists.require_lists(lists, options.items, tally.where, "grade")
-        else:
-            lists = table_lists.parse_cells(lists)
-            grades = None if grades is None else table_lists.parse_cells(grades)
-        graded.add_lists(users, lists, grades)
+        name = options.items
+        lists = table_lists.lists_in(batch[name], grades, name, tally.where, "grade")
+        graded.add_lists(users, *lists)

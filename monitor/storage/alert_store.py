@@ -30,19 +30,17 @@ from monitor.storage.alert_states import (
 from monitor.storage.leases import installation_of
 from monitor.storage.rows import from_rows, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, silences, transitions
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import DatabasePart
 
 _JUST_BEFORE = timedelta(microseconds=1)
 _SILENCES = select(silences).order_by(silences.c.id)
 _LASTING_SILENCES = _SILENCES.where(silences.c.ends_at > bindparam("now"))
 
 
-class SqlAlertStore:
+class SqlAlertStore(DatabasePart):
     """Implements the port AlertStore, with more methods that only the service uses."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._installation = ""
+    _installation = ""
 
     def installation(self, *, create: bool) -> str:
         """Return this database's random id, which never changes.

@@ -171,11 +171,10 @@ def translated(url: URL, driver_error: type[Exception]) -> Iterator[None]:
         # The caller passed a value that the column refuses, such as a naive datetime.
         raise (error.orig or error) from None
     except SQLAlchemyError as error:
-        msg = (
+        raise DatabaseError(
             f"{describe_url(url)}: {type(error).__name__}: this is a fault of rankwatch: please "
             "report it"
-        )
-        raise DatabaseError(msg) from error
+        ) from error
 
 
 def translate(error: BaseException | None, url: URL) -> DatabaseError:

@@ -41,11 +41,10 @@ def parse_url(url: SecretStr | str) -> URL:
             f"database: {parsed.drivername!r} is not a database that rankwatch supports: {_FORMS}"
         )
     if driver.startswith("sqlite") and file_of(parsed) is None:
-        msg = (
+        raise ConfigError(
             "database: a SQLite database in memory would be lost with each connection: name a "
             "file, sqlite:///rankwatch.db"
         )
-        raise ConfigError(msg)
     return parsed.set(drivername=driver)
 
 

@@ -1,11 +1,11 @@
 """The lease that makes one daemon the leader."""
 
-# ruff: noqa: D102 - `Leases` has the docstrings of its methods
+# ruff: noqa: D102 - `PostgresLeases` has the docstrings of both
 
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from sqlalchemy import (
     URL,
@@ -37,52 +37,23 @@ _IS_OUTAGE = leases.c.name.startswith(_OUTAGE_PREFIX)
 _OUTAGES_KEPT = timedelta(days=7)
 
 
-class Leases(Protocol):
-    """Acquires and renews the lease for one of the daemons that share a database.
-
-    Only one thread may use it. After a DatabaseError, it is unknown whether the lease is still
-    valid.
-    """
-
-    def acquire(self) -> Lease | Occupied:
-        """Acquire the lease if it is free, expired or released.
-
-        Only one of several callers gets the lease. The epoch grows by one.
-        """
-
-    def renew(self, lease: Lease) -> bool:
-        """Renew the lease for its full duration, which begins during the call.
-
-        Returns False if another daemon has acquired the lease.
-        """
-
-    def release(self, lease: Lease) -> None:
-        """Release the lease for other daemons. Does nothing if another daemon has acquired it."""
-
-    def close(self) -> None:
-        """Close the connections. May be called twice."""
-
-
-def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
-    """Return the object with which one daemon acquires the lease of this database."""
-    # The lease has its own connections, so that no renewal waits for a connection that a run uses.
-    file = file_of(url)
-    if file is not None:
-        return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
-    # If a call gives up after a third of the lease, the daemon can still renew the lease in time.
-    patience_s = lasts.total_seconds() / 3
-    return PostgresLeases(Database(url, patience_s=patience_s), holder, lasts)
-
-
 @dataclass(frozen=True, slots=True)
 class PostgresLeases:
-    """Implements `Leases` with a row of PostgreSQL's table ``leases``."""
+    """Acquires and renews the lease for one of the daemons that share a PostgreSQL database.
+
+    The lease is a row of the table ``leases``. Only one thread may use this object. After a
+    DatabaseError, it is unknown whether the lease is still valid.
+    """
 
     database: Database
     holder: str
     lasts: timedelta
 
     def acquire(self) -> Lease | Occupied:
+        """Acquire the lease if it is free, expired or released.
+
+        Only one of several callers gets the lease. The epoch grows by one.
+        """
         with self.database.read() as connection:
             last_holder, occupied = read_lease(connection)
         if occupied is not None:
@@ -97,6 +68,10 @@ class PostgresLeases:
         return occupied or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
 
     def renew(self, lease: Lease) -> bool:
+        """Renew the lease for its full duration, which begins during the call.
+
+        Returns False if another daemon has acquired the lease.
+        """
         # An expired lease is renewed too if no other daemon has taken it.
         with self.database.write() as connection:
             until = _now(connection) + literal(self.lasts, Interval)
@@ -104,17 +79,19 @@ class PostgresLeases:
             return connection.execute(renewal).rowcount == 1
 
     def release(self, lease: Lease) -> None:
+        """Release the lease for other daemons. Does nothing if another daemon has acquired it."""
         # Without an end, the lease stays free even if the server's clock is set back.
         with self.database.write() as connection:
             connection.execute(update(leases).where(is_current(lease)).values(expires_at=None))
 
     def close(self) -> None:
+        """Close the connections. May be called twice."""
         self.database.close()
 
 
 @dataclass(slots=True)
 class SqliteLeases:
-    """Implements `Leases` for SQLite.
+    """Acquires and renews the lease of a SQLite file, as `PostgresLeases` does.
 
     The daemon that has locked the file leads. No other daemon can use the file as a standby.
     """
@@ -138,12 +115,26 @@ class SqliteLeases:
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
 
-    def release(self, lease: Lease) -> None:  # noqa: ARG002 - the port's
+    def release(self, lease: Lease) -> None:  # noqa: ARG002 - as of PostgreSQL
         self.lock.release()
 
     def close(self) -> None:
         self.lock.release()
         self.database.close()
+
+
+Leases: TypeAlias = PostgresLeases | SqliteLeases
+
+
+def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
+    """Return the object with which one daemon acquires the lease of this database."""
+    # The lease has its own connections, so that no renewal waits for a connection that a run uses.
+    file = file_of(url)
+    if file is not None:
+        return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
+    # If a call gives up after a third of the lease, the daemon can still renew the lease in time.
+    patience_s = lasts.total_seconds() / 3
+    return PostgresLeases(Database(url, patience_s=patience_s), holder, lasts)
 
 
 def installation_of(connection: Connection, *, create: bool) -> str:

@@ -101,11 +101,10 @@ def load_lists(database: Database, run_id: int) -> KeptLists | None:
     try:
         return list_parquet.unpack(pieces)
     except (ValueError, OSError) as error:
-        msg = (
+        raise DatabaseError(
             f"the stored lists of run {run_id} are damaged ({error}): delete its rows in "
             "kept_lists, or run its slot again"
-        )
-        raise DatabaseError(msg) from None
+        ) from None
 
 
 def lists_of_user(connection: Connection, run_id: int, user: str) -> UserLists | None:

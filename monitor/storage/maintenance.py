@@ -20,7 +20,7 @@ from monitor.storage.run_store import abandoned_unless_finished
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import daily, runs
-from monitor.storage.transactions import Database, LeaseCheck
+from monitor.storage.transactions import DatabasePart, LeaseCheck
 
 MIN_AGE_TO_CONFIRM = timedelta(days=2)
 """A stored run confirms that the clock is right, but only if its slot is at least this old.
@@ -69,12 +69,10 @@ TABLES_OF_KIND: Mapping[DataKind, tuple[Table, ...]] = {
 """The tables of each kind of data. A run with data of a kind has rows in the kind's first table."""
 
 
-class SqlMaintenance:
+class SqlMaintenance(DatabasePart):
     """Checks, measures and prunes the database."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._sizes: Mapping[DataKind, int] = {}
+    _sizes: Mapping[DataKind, int] | None = None
 
     def prepare(self, *, create: bool) -> None:
         """Check the version of the schema. ``create`` True creates missing tables first."""
@@ -163,7 +161,7 @@ class SqlMaintenance:
         Without ``refresh``, the last result is returned, because SQLite must read most of its file
         to measure the sizes.
         """
-        if refresh or not self._sizes:
+        if refresh or self._sizes is None:
             with self._database.read() as connection:
                 self._sizes = bytes_by_kind(connection)
         return self._sizes

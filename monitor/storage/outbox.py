@@ -52,7 +52,7 @@ from monitor.storage.rows import chunks, from_row, from_rows, lock_names
 from monitor.storage.run_results import explanations_by_run, results_by_run
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import runs
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import DatabasePart
 from monitor.texts.model_versions import write_models
 
 _LONGEST_CLAIM = timedelta(minutes=10)
@@ -92,11 +92,8 @@ _COLUMNS = (
 )
 
 
-class SqlOutbox:
+class SqlOutbox(DatabasePart):
     """Implements the port Outbox, with more methods that only the service uses."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def claim_deliveries(
         self,

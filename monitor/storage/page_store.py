@@ -40,13 +40,11 @@ from monitor.model.runs import Histogram, Run, RunStatus
 from monitor.storage.alert_states import IS_END, IS_START, is_start
 from monitor.storage.list_pieces import last_run_with_lists, lists_of_user, onset_of
 from monitor.storage.partitions import utc_day
-from monitor.storage.rows import from_row, from_rows, is_sqlite
+from monitor.storage.rows import from_row, from_rows, is_sqlite, read_first
 from monitor.storage.run_results import (
     RUN_ROWS,
     coverage_by_run,
     explanations_by_run,
-    newest_run,
-    select_ok_runs,
 )
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, transitions
 from monitor.storage.tables.run_tables import (
@@ -58,27 +56,23 @@ from monitor.storage.tables.run_tables import (
     scores,
     summaries,
 )
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import DatabasePart
 
 _IS_FINISHED = runs.c.status != RunStatus.RUNNING
 _MOST_TRANSITIONS = 500
 
 
-class SqlPageStore:
+class SqlPageStore(DatabasePart):
     """Reads data for people: series over runs, single users, incidents. Changes nothing."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def neighbours(self, comparison: str, slot: datetime) -> tuple[Run | None, Run | None]:
         """Return the finished runs before and after this slot."""
-        is_later = and_(runs.c.comparison == comparison, _IS_FINISHED, runs.c.slot > slot)
-        oldest_later = RUN_ROWS.where(is_later).order_by(runs.c.slot).limit(1)
+        finished = RUN_ROWS.where(runs.c.comparison == comparison, _IS_FINISHED).limit(1)
+        newest_earlier = finished.where(runs.c.slot < slot).order_by(runs.c.slot.desc())
+        oldest_later = finished.where(runs.c.slot > slot).order_by(runs.c.slot)
         with self._database.read() as connection:
-            before = newest_run(connection, comparison, _IS_FINISHED, runs.c.slot < slot)
-            row = connection.execute(oldest_later).first()
-        after = None if row is None else from_row(Run, row)
-        return before, after
+            before = read_first(Run, connection, newest_earlier)
+            return before, read_first(Run, connection, oldest_later)
 
     def series(
         self,
@@ -273,10 +267,8 @@ class SqlPageStore:
             evidence.c.run_id == run_id, evidence.c.user == user
         )
         with self._database.read() as connection:
-            row = connection.execute(query).first()
-            if row is not None:
-                return from_row(UserLists, row)
-            return lists_of_user(connection, run_id, user)
+            lists = read_first(UserLists, connection, query)
+            return lists or lists_of_user(connection, run_id, user)
 
     def former_lists(
         self,
@@ -448,7 +440,12 @@ def _to_point(row: Row[Any]) -> SeriesPoint:
 
 
 def _select_newest_ok(comparison: str, until: datetime, max_runs: int) -> Select[Any]:
-    return select_ok_runs(comparison, runs.c.slot <= until).limit(max_runs)
+    """Select id and slot of the comparison's newest ok runs until this slot, newest first."""
+    is_wanted = and_(
+        runs.c.comparison == comparison, runs.c.status == RunStatus.OK, runs.c.slot <= until
+    )
+    newest_first = select(runs.c.id, runs.c.slot).where(is_wanted).order_by(runs.c.slot.desc())
+    return newest_first.limit(max_runs)
 
 
 def _scores_of_user(

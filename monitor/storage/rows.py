@@ -9,7 +9,19 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Row, String, Table, func, text, type_coerce
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    String,
+    Table,
+    bindparam,
+    func,
+    text,
+    type_coerce,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from monitor.storage.column_types import Instant
@@ -21,6 +33,8 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 _NAME_LOCK = 0x72616E6B  # the first half of the keys of advisory locks on names: "rank" in ASCII
+RUN_IDS: BindParameter[Any] = bindparam("ids", expanding=True)
+"""A parameter of statements: the ids of runs."""
 IN_LIST = 10_000
 """The largest number of values in an IN list. SQLite allows 32,766, and PostgreSQL 65,535."""
 
@@ -47,6 +61,17 @@ def from_row(kind: type[_T], row: Row[Any], **others: object) -> _T:
     ``others`` add fields, or replace fields.
     """
     return kind(**_values_by_name(kind, row) | others)
+
+
+def read_first(
+    kind: type[_T],
+    connection: Connection,
+    query: Select[Any],
+    parameters: Mapping[str, object] | None = None,
+) -> _T | None:
+    """Return an object of the dataclass ``kind`` for the query's first row. None without rows."""
+    row = connection.execute(query, parameters).first()
+    return None if row is None else from_row(kind, row)
 
 
 def from_rows(kind: type[_T], rows: Iterable[Row[Any]]) -> tuple[_T, ...]:

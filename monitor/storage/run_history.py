@@ -27,11 +27,11 @@ from monitor.model.runs import (
 from monitor.storage import run_results
 from monitor.storage.alert_states import IS_END, read_states
 from monitor.storage.list_pieces import HAS_LISTS, load_lists
-from monitor.storage.rows import from_row, from_rows
+from monitor.storage.rows import from_rows, read_first
 from monitor.storage.run_memory import read_memory
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import runs, summaries
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import DatabasePart
 from monitor.storage.user_scores import scores_of_run
 
 WAITS_FOR_RELEVANCE = and_(
@@ -96,11 +96,8 @@ _LAST_END_OF_FIRING = (
 )
 
 
-class SqlHistory:
+class SqlHistory(DatabasePart):
     """Implements the port History, with more methods that only the service uses."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def memory_of(self, request: MemoryRequest) -> Memory:
         """Return what a run needs from earlier runs. `read_memory` reads it."""
@@ -118,9 +115,9 @@ class SqlHistory:
         newest = []
         with self._database.read() as connection:
             for name in dict.fromkeys(comparisons):
-                row = connection.execute(query, {"comparison": name, "until": until}).first()
-                if row is not None:
-                    newest.append(from_row(Run, row))
+                run = read_first(Run, connection, query, {"comparison": name, "until": until})
+                if run is not None:
+                    newest.append(run)
             ids = [run.id for run in newest]
             expectations = run_results.results_by_run(connection, Expectation, ids)
             return tuple(
@@ -158,8 +155,7 @@ class SqlHistory:
     def newest(self, comparison: str) -> Run | None:
         """Return the newest run of the comparison, with any status."""
         with self._database.read() as connection:
-            row = connection.execute(_NEWEST, {"comparison": comparison}).first()
-        return None if row is None else from_row(Run, row)
+            return read_first(Run, connection, _NEWEST, {"comparison": comparison})
 
     def runs(
         self,
@@ -300,8 +296,7 @@ def _latest(
 def _last_end_of_firing(connection: Connection, run: Run) -> Transition | None:
     """Return the last transition that ended a firing in the week before the run, or None."""
     week = {"comparison": run.comparison, "first": run.slot - _WEEK, "last": run.slot}
-    row = connection.execute(_LAST_END_OF_FIRING, week).first()
-    return None if row is None else from_row(Transition, row)
+    return read_first(Transition, connection, _LAST_END_OF_FIRING, week)
 
 
 def _recent_means(

@@ -25,7 +25,7 @@ from monitor.storage.list_pieces import (
     load_lists,
     onset_of,
 )
-from monitor.storage.rows import from_row
+from monitor.storage.rows import RUN_IDS, read_first
 from monitor.storage.run_results import RUN_ROWS
 from monitor.storage.tables.alert_tables import transitions
 from monitor.storage.tables.run_tables import expectations, runs, summaries
@@ -35,7 +35,7 @@ _IS_EARLIER = and_(runs.c.comparison == bindparam("comparison"), runs.c.slot < b
 """Whether a run of the comparison has an earlier slot than the requesting run."""
 _IS_EARLIER_OK = and_(_IS_EARLIER, runs.c.status == RunStatus.OK)
 _IS_EARLIER_OF_CONFIG = and_(_IS_EARLIER, runs.c.config_hash == bindparam("config_hash"))
-_IS_IN_IDS = runs.c.id.in_(bindparam("ids", expanding=True))
+_IS_IN_IDS = runs.c.id.in_(RUN_IDS)
 
 # Each run executes these statements, and building a statement takes longer than executing it.
 _LAST_OK = RUN_ROWS.where(_IS_EARLIER_OK).order_by(runs.c.slot.desc()).limit(1)
@@ -58,7 +58,7 @@ _DRIFT_CHANGES = (
 _MODELS_AND_STANDSTILLS = select(runs.c.id, runs.c.models, runs.c.standstills).where(_IS_IN_IDS)
 _SPLITS = select(runs.c.id, runs.c.split).where(_IS_IN_IDS)
 _FLOOR_OVERLAPS = select(summaries.c.mean).where(
-    summaries.c.run_id.in_(bindparam("ids", expanding=True)),
+    summaries.c.run_id.in_(RUN_IDS),
     summaries.c.segment == ALL,
     summaries.c.metric == "floor(overlap)",
     summaries.c.n > 0,
@@ -66,7 +66,7 @@ _FLOOR_OVERLAPS = select(summaries.c.mean).where(
 _TREND_STATISTICS = select(
     expectations.c.run_id, expectations.c.evidence, expectations.c.evidence_limit
 ).where(
-    expectations.c.run_id.in_(bindparam("ids", expanding=True)),
+    expectations.c.run_id.in_(RUN_IDS),
     # With many segments, at least one of them nearly always looks like a trend. So only the
     # expectations for all users can make a run suspicious.
     expectations.c.segment == ALL,
@@ -93,13 +93,12 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
     with database.read() as connection:
         last_ok_runs = _last_ok_runs(connection, request)
         past = _past_runs(connection, request, _last(last_ok_runs, request.runs))
-        last_ok = connection.execute(_LAST_OK, _parameters(request)).first()
         memory = Memory(
             states=read_states(connection, comparison),
             past=past,
             accepted=read_accepted_levels(connection, comparison),
             learning_since=_learning_since(connection, request, past),
-            last_ok=None if last_ok is None else from_row(Run, last_ok),
+            last_ok=read_first(Run, connection, _LAST_OK, _parameters(request)),
         )
         if request.wants_planned_baseline_share:
             planned_baseline_share = _planned_baseline_share(connection, request)
@@ -314,7 +313,7 @@ def _last_explained(
         with_fault.append(run)
         had_alerts = has_alerts
     ids = [run.id for run in with_fault]
-    explanations = run_results.explanations_with_finding(connection, ids)
+    explanations = run_results.explanations_by_run(connection, ids, with_finding=True)
     explained = []
     for run in reversed(with_fault):
         if run.id in explanations:

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     JSON,
-    ColumnElement,
     Connection,
     Select,
     Table,
     and_,
-    bindparam,
     delete,
     select,
     type_coerce,
@@ -29,9 +27,9 @@ from monitor.model.explanation import Explanation
 from monitor.model.memory import LESSON_NUMBERS, Lessons, LessonTopic, to_lessons
 from monitor.model.rankings import ALL, Coverage, CoverageRow
 from monitor.model.rules import JudgedSeries
-from monitor.model.runs import ArmScore, Evidence, Run, RunResult, RunStatus, Summary
+from monitor.model.runs import ArmScore, Evidence, Run, RunResult, Summary
 from monitor.storage.partitions import of_run
-from monitor.storage.rows import from_row, from_rows, to_row
+from monitor.storage.rows import RUN_IDS, from_rows, to_row
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import (
     arm_scores,
@@ -84,9 +82,9 @@ _NOT_STORED: Mapping[type, frozenset[str]] = {
 """Fields without a column. Those of an expectation are packed into lessons, or serve one run."""
 
 # Each run executes these statements, and building a statement takes longer than executing it.
-_LESSONS = select(lessons).where(lessons.c.run_id.in_(bindparam("ids", expanding=True)))
+_LESSONS = select(lessons).where(lessons.c.run_id.in_(RUN_IDS))
 _EXPLANATIONS = select(explanations.c.run_id, explanations.c.details).where(
-    explanations.c.run_id.in_(bindparam("ids", expanding=True))
+    explanations.c.run_id.in_(RUN_IDS)
 )
 _EXPLANATIONS_WITH_FINDING = _EXPLANATIONS.where(
     # An explanation is large, so the database selects those with a finding.
@@ -179,26 +177,7 @@ def _select_results(kind: type[_T]) -> Select[Any]:
     table, order = _TABLES_AND_ORDERS[kind]
     # A column's key is the name of the field. The database may have another name for the column.
     columns = [column.label(key) for key, column in table.c.items()]
-    is_of_runs = table.c.run_id.in_(bindparam("ids", expanding=True))
-    return select(*columns).where(is_of_runs).order_by(*order)
-
-
-def newest_run(
-    connection: Connection,
-    comparison: str,
-    *conditions: ColumnElement[bool],
-) -> Run | None:
-    """Return the comparison's newest run that meets the conditions, or None."""
-    query = RUN_ROWS.where(runs.c.comparison == comparison, *conditions)
-    newest = query.order_by(runs.c.slot.desc()).limit(1)
-    row = connection.execute(newest).first()
-    return None if row is None else from_row(Run, row)
-
-
-def select_ok_runs(comparison: str, *conditions: ColumnElement[bool]) -> Select[Any]:
-    """Select id and slot of the comparison's ok runs that meet the conditions, newest first."""
-    is_ok = (runs.c.comparison == comparison, runs.c.status == RunStatus.OK)
-    return select(runs.c.id, runs.c.slot).where(*is_ok, *conditions).order_by(runs.c.slot.desc())
+    return select(*columns).where(table.c.run_id.in_(RUN_IDS)).order_by(*order)
 
 
 def coverage_by_run(
@@ -212,21 +191,14 @@ def coverage_by_run(
     return {run_id: Coverage(rows=rows) for run_id, rows in by_run.items()}
 
 
-def explanations_by_run(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
-    """Return the explanation of each run. Explanations that cannot be read are left out."""
-    return _explanations_in(connection, _EXPLANATIONS, run_ids)
-
-
-def explanations_with_finding(
-    connection: Connection, run_ids: Sequence[int]
+def explanations_by_run(
+    connection: Connection, run_ids: Sequence[int], *, with_finding: bool = False
 ) -> dict[int, Explanation]:
-    """Return the explanation of each run whose explanation has a finding."""
-    return _explanations_in(connection, _EXPLANATIONS_WITH_FINDING, run_ids)
+    """Return the explanation of each run. Explanations that cannot be read are left out.
 
-
-def _explanations_in(
-    connection: Connection, query: Select[Any], run_ids: Sequence[int]
-) -> dict[int, Explanation]:
+    With ``with_finding``, explanations without a finding are left out too.
+    """
+    query = _EXPLANATIONS_WITH_FINDING if with_finding else _EXPLANATIONS
     rows = connection.execute(query, {"ids": run_ids})
     return {run_id: explanation for run_id, explanation in rows if explanation}
 

@@ -39,7 +39,7 @@ from monitor.storage.rows import from_row, from_rows, insert_in, lock_names, mid
 from monitor.storage.run_history import WAITS_FOR_RELEVANCE
 from monitor.storage.run_results import RUN_ROWS, delete_results, insert_results, store_results
 from monitor.storage.tables.run_tables import daily, runs, summaries
-from monitor.storage.transactions import Database
+from monitor.storage.transactions import DatabasePart
 from monitor.storage.user_scores import replace_scores
 
 _STATUSES_AT_END = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
@@ -71,11 +71,8 @@ _RELEASED = "the slot was given back before the run began"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
 
-class SqlRunStore:
+class SqlRunStore(DatabasePart):
     """Implements the port RunStore, with claims and results that only the service uses."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def claim(  # noqa: PLR0913 - a claim needs all of these
         self,

@@ -199,11 +199,10 @@ def version_of(connection: Connection) -> str | None:
     if len(versions) == 1 and isinstance(versions[0], str) and versions[0]:
         return versions[0]
     if versions or inspect(connection).has_table(runs.name):
-        msg = (
+        raise SchemaError(
             "alembic_version, the table of the schema's version, is empty or damaged: restore the "
             "database from a backup, or write the version of the tables into it"
         )
-        raise SchemaError(msg)
     return None  # `downgrade base` leaves an empty table
 
 
@@ -281,11 +280,10 @@ def _require_postgres(connection: Connection, location: str) -> None:
     """Raise DatabaseError if the server is older than `_OLDEST_POSTGRES`."""
     version = connection.dialect.server_version_info or _OLDEST_POSTGRES
     if version < _OLDEST_POSTGRES:
-        msg = (
+        raise DatabaseError(
             f"{location} runs PostgreSQL {'.'.join(map(str, version))}: rankwatch needs "
             f"{_OLDEST_POSTGRES[0]} or newer"
         )
-        raise DatabaseError(msg)
 
 
 def _require_known_version(connection: Connection, location: str) -> str | None:
@@ -321,49 +319,26 @@ def _versions() -> list[str]:
     return sorted((file.name.partition("_")[0] for file in files), reverse=True)
 
 
-def process_using(url: SecretStr | str) -> str | None:
+def process_using(url: SecretStr | str, *, may_be_run: bool = True) -> str | None:
     """Describe the process that uses the database. Return None if no process uses it.
 
-    On SQLite, this is the process that has locked the file. On PostgreSQL, this is the leader, or
-    a process that runs a slot if there is no leader.
-    """
-    daemon = daemon_using(url)
-    if daemon is not None or file_of(parse_url(url)) is not None:
-        return daemon
-    with _opened(url) as database, database.read() as connection:
-        return _runner(connection)
-
-
-def daemon_using(url: SecretStr | str) -> str | None:
-    """Describe the daemon that has the lock of the SQLite file, or the lease of PostgreSQL.
-
-    Return None without such a daemon.
+    On SQLite, this is the process that has locked the file. On PostgreSQL, this is the leader. If
+    there is no leader, and with ``may_be_run``, it may be a process that runs a slot.
     """
     file = file_of(parse_url(url))
     if file is not None:
         return holder_of(file)
     with _opened(url) as database, database.read() as connection:
-        return _leader(connection)
-
-
-def _leader(connection: Connection) -> str | None:
-    """Describe the daemon that has the lease now. Return None without such a daemon or tables."""
-    if not inspect(connection).has_table(leases.name):
-        return None
-    _, leader = read_lease(connection)
-    if leader is None:
-        return None
-    return f"{leader.holder} (leads; its lease ends in {leader.free_in_s:.0f} s unless renewed)"
-
-
-def _runner(connection: Connection) -> str | None:
-    """Describe a process that runs a slot now. Return None without such a process or tables."""
-    if not inspect(connection).has_table(runs.name):
-        return None
-    running = (
-        select(runs.c.owner, runs.c.comparison)
-        .where(runs.c.claimed_until > func.clock_timestamp())
-        .limit(1)
-    )
-    row = connection.execute(running).one_or_none()
+        if not inspect(connection).has_table(leases.name):
+            return None
+        _, leader = read_lease(connection)
+        if leader is not None:
+            left_s = leader.free_in_s
+            return f"{leader.holder} (leads; its lease ends in {left_s:.0f} s unless renewed)"
+        running = (
+            select(runs.c.owner, runs.c.comparison)
+            .where(runs.c.claimed_until > func.clock_timestamp())
+            .limit(1)
+        )
+        row = connection.execute(running).one_or_none() if may_be_run else None
     return None if row is None else f"{row.owner} (runs {row.comparison})"

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import duckdb
-import pandas as pd
 import pyarrow as pa
 
 from monitor.boundary.foreign_errors import file_cause
 from monitor.boundary.temporary_database import explain_shortage, scratch_database
+from monitor.measures.reading.ids import user_index
 from monitor.model.errors import OutputError
 from monitor.model.runs import Scores
 
@@ -56,14 +56,11 @@ class DuckSpool:
         with _errors_translated():
             ordered = self._database.sql("SELECT * FROM spool ORDER BY user_id")
             for block in ordered.to_arrow_reader(BLOCK_USERS):
-                # pandas needs the type large_string for text.
-                names = pd.array(block["user_id"].cast(pa.large_string()), dtype="str")
-                users: pd.Index[str] = pd.Index(names)
                 values = {
                     metric: block[column].to_numpy(zero_copy_only=False)
                     for metric, column in self._column_of.items()
                 }
-                yield Scores(users=users, by_metric=values)
+                yield Scores(users=user_index(block["user_id"]), by_metric=values)
 
     def close(self) -> None:
         """Delete the scores."""
@@ -82,8 +79,8 @@ def _errors_translated() -> Iterator[None]:
     # of Arrow or of the operating system.
     except (duckdb.Error, pa.ArrowException, OSError) as error:
         cause = explain_shortage(str(error)) or file_cause(error)
-        msg = (
+        raise OutputError(
             f"the scores of the run were not written to temporary files: {cause}, or set "
-            "keep_scores to a number of users"
-        )
-        raise OutputError(msg, permanent=False) from None
+            "keep_scores to a number of users",
+            permanent=False,
+        ) from None

@@ -146,12 +146,11 @@ class FileLock:
             os.truncate(opened, 0)
             os.pwrite(opened, f"{self.holder} since {since}\n".encode(), 0)
         except BlockingIOError:
-            msg = (
+            raise DatabaseError(
                 f"SQLite database {self.file} is in use by another daemon: {_holder_in(opened)} "
                 f"has locked {self.path}: stop that daemon, or use PostgreSQL, which allows "
                 "several daemons"
-            )
-            raise DatabaseError(msg) from None
+            ) from None
         except OSError as error:
             raise self._error_of_locking(error) from None
 
@@ -212,6 +211,6 @@ def _is_alive(process_id: int) -> bool:
         os.kill(process_id, 0)  # signal 0 only checks whether the process exists
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
+    except PermissionError:  # it is of another account
+        pass
     return True

@@ -123,11 +123,12 @@ class WriterQueue:
             self._turns[0].set()
         try:
             if not turn.wait(QUEUE_WAIT_S):
-                msg = (
+                raise DatabaseError(
                     f"{location}: other work of this process has been writing for {QUEUE_WAIT_S:g} s: "
-                    "try again"
+                    "try again",
+                    permanent=False,
+                    kind=DatabaseErrorKind.CONFLICT,
                 )
-                raise DatabaseError(msg, permanent=False, kind=DatabaseErrorKind.CONFLICT)
             yield
         finally:
             with self._guard:
@@ -284,15 +285,21 @@ class Database:
         return f"Database({describe_url(self.url)})"
 
 
+class DatabasePart:
+    """A part of the store. All parts use the same connections to the database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+
 def require_file(url: URL) -> None:
     """Raise DatabaseError if a SQLite file is missing. Opening it would create an empty file."""
     file = file_of(url)
     if file is not None and not file.exists():
-        msg = (
+        raise DatabaseError(
             f"{describe_url(url)} does not exist yet: run `rankwatch run-once`, or start the daemon "
             "with `rankwatch serve`. Both create it. If it should exist, correct `database:`"
         )
-        raise DatabaseError(msg)
 
 
 def _sqlite_engine(url: URL) -> Engine:

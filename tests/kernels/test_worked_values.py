@@ -18,11 +18,9 @@ from monitor.measures.kernels import align
 from monitor.measures.kernels.exposure import weigh_changes
 from monitor.measures.kernels.kendall.weighted import rank_tied
 from monitor.measures.kernels.list_traits import (
-    first_differs,
     flag_similar_lists,
     is_identical,
     is_top_reversed,
-    is_unchanged,
     largest_group,
     number_repeated,
 )
@@ -254,11 +252,10 @@ def test_lists_differ_by_order_and_length_and_many_random_lists_by_their_hash():
     assert number_repeated(padded(lists, 6)[0]).max() == -1
 
 
-def test_a_list_is_unchanged_item_by_item():
+def test_lists_are_identical_item_by_item():
     found = reference.batch(reference.pairs("12:12 12:21 12:17 1:12 12: :1 1:1"))
-    now, last = (found.baseline, found.baseline_lengths), (found.candidate, found.candidate_lengths)
-
-    np.testing.assert_array_equal(is_unchanged(*now, *last), [1, 0, 0, 0, np.nan, np.nan, 1])
+    is_equal = is_identical(found.baseline, found.candidate)
+    np.testing.assert_array_equal(is_equal, [1, 0, 0, 0, np.nan, np.nan, 1])
 
 
 LIKE = """
@@ -301,20 +298,20 @@ def test_two_lists_that_took_turns_are_always_found(own, other):
 
 
 def compare_by_definition(one, other):
-    """Whether most of the first three items are reversed, whether the first items differ, and whether the lists are equal."""
-    is_reversed, first_differs, is_equal = math.nan, math.nan, math.nan
+    """Whether most of the first three items are reversed, and whether the lists are equal."""
+    is_reversed, is_equal = math.nan, math.nan
     if len(one) >= 3 and set(one[:3]) == set(other[:3]):
         pairs = combinations(one[:3], 2)
         is_reversed = sum(other.index(x) > other.index(y) for x, y in pairs) >= 2
     if one and other:
-        first_differs, is_equal = one[0] != other[0], one == other
-    return is_reversed, first_differs, is_equal
+        is_equal = one == other
+    return is_reversed, is_equal
 
 
 @given(st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=8))
 def test_both_arms_lists_are_compared_by_their_definition(pairs):
     batch = reference.batch(pairs, 4)
-    kernels = (is_top_reversed, first_differs, is_identical)
+    kernels = (is_top_reversed, is_identical)
     found = [kernel(batch.baseline, batch.candidate) for kernel in kernels]
     expected = [compare_by_definition(*pair) for pair in pairs]
     np.testing.assert_array_equal(np.transpose(found), expected)

@@ -1,7 +1,6 @@
 """Ids as codes: codes are equal if the texts of the ids are equal, so 42 is "42" in all types."""
 
 import itertools
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -34,11 +33,8 @@ def spelt(item):
     return str(int(item)) if isinstance(item, int | float) and item == int(item) else item
 
 
-@pytest.mark.parametrize(
-    "ours, threads", [*product(PARTS, [False]), ("text", True), ("mixed", True)]
-)
-def test_codes_are_equal_exactly_where_ids_are(ours, threads, monkeypatch):
-    monkeypatch.setattr(ids, "WORTH_A_THREAD", 0 if threads else 1 << 62)
+@pytest.mark.parametrize("ours", PARTS)
+def test_codes_are_equal_exactly_where_ids_are(ours):
     for theirs in PARTS:
         parts = [from_array(PARTS[name], "ids") for name in (ours, theirs, "text")]
 

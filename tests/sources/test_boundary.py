@@ -73,15 +73,17 @@ def odd_json(draw, depth=3):
 def answer(body, headers):
     """An answer as aiohttp returns it: its status, headers and body."""
 
-    async def read_all():
-        return body
+    parts = iter((body, b""))
+
+    async def read_next():
+        return next(parts)
 
     return SimpleNamespace(
         status=200,
         headers=CIMultiDict(headers),
         content_type="application/json",
         content_length=len(body),
-        content=SimpleNamespace(readany=read_all, at_eof=lambda: True),
+        content=SimpleNamespace(readany=read_next),
         close=lambda: None,
     )
 

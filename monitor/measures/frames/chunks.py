@@ -16,7 +16,7 @@ from monitor.measures.pairing.batches import (
     encode_arms,
     encode_knowledge,
     make_batch,
-    pad_both,
+    pad_lists,
 )
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Offsets, Rows
@@ -100,8 +100,8 @@ def chunks_of_pairs(pairs: CodedPairs) -> Iterator[tuple[Rows, PairBatch, tuple[
     lists with duplicates in each arm.
     """
     for rows, width in _groups(pairs.widths):
-        arm_rows = (pairs.rows[0][rows], pairs.rows[1][rows])
-        baseline, candidate = pad_both(pairs.arms, arm_rows, width, len(rows) * width)
+        arms = zip(pairs.arms, pairs.rows, strict=True)
+        baseline, candidate = (pad_lists(arm, arm_rows[rows], width) for arm, arm_rows in arms)
         batch = make_batch(baseline, candidate, pairs.vocabulary)
         graded_rows = None if pairs.graded_rows is None else pairs.graded_rows[rows]
         duplicated = (int(baseline.had_duplicates.sum()), int(candidate.had_duplicates.sum()))

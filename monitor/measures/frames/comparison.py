@@ -424,7 +424,6 @@ def _warn_of_users_alone(frame: pd.DataFrame) -> None:
     if counts:
         warnings.warn(
             f"{len(frame):,} users were compared; users left out: {' and '.join(counts)}",
-            UserWarning,
             stacklevel=4,
         )
 
@@ -433,7 +432,7 @@ def _warn_of_mismatches(pairs: CodedPairs) -> tuple[IdMismatch, ...]:
     compared = IdComparison()
     compared.add(pairs.arms, pairs.vocabulary, pairs.k)
     for mismatch in compared.mismatches:
-        warnings.warn(write_mismatch(mismatch, Surface.PYTHON), UserWarning, stacklevel=4)
+        warnings.warn(write_mismatch(mismatch, Surface.PYTHON), stacklevel=4)
     return compared.mismatches
 
 
@@ -445,7 +444,7 @@ def _warn_of_unlike_users(
     mismatch = find_user_mismatch(lists[0].users, lists[1].users)
     if mismatch is None:
         return ()
-    warnings.warn(write_mismatch(mismatch, Surface.PYTHON), UserWarning, stacklevel=4)
+    warnings.warn(write_mismatch(mismatch, Surface.PYTHON), stacklevel=4)
     return (mismatch,)
 
 

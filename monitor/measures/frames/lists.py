@@ -21,11 +21,13 @@ from monitor.measures.kernels.ragged import offsets_of
 from monitor.measures.reading.ids import (
     describe_type,
     describe_value,
+    first_null,
     id_array,
     id_column,
     is_list,
     is_list_view,
     is_text,
+    list_lengths,
     one_array,
     to_ids,
 )
@@ -117,8 +119,8 @@ def _without_views(table: pa.Table) -> pa.Table:
 
 def _from_view(views: pa.Array) -> pa.Array:
     # Arrow 26 loses items when it casts list views with null rows. So each list view is rebuilt.
-    lengths = pc.list_value_length(views).fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.LargeListArray.from_arrays(offsets_of(lengths), views.flatten(), mask=views.is_null())
+    offsets = offsets_of(list_lengths(views))
+    return pa.LargeListArray.from_arrays(offsets, views.flatten(), mask=views.is_null())
 
 
 def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too
@@ -250,8 +252,7 @@ def from_objects(values: Sequence[Any], what: str) -> Ids:
 def _require_no_null(ids: pa.Array, values: Sequence[Any] | pa.Array, what: str) -> Ids:
     """The ids, which were read from ``values``. Raises InputError if an id is null."""
     if ids.null_count:
-        value = values[pc.index(ids.is_null(), True).as_py()]
-        _refuse_value(value.as_py() if isinstance(value, pa.Scalar) else value, what)
+        _refuse_value(first_null(ids, values), what)
     return to_ids(ids)
 
 
@@ -301,8 +302,8 @@ def _take_field(lists: pa.Array, name: str) -> pa.Array:
     objects = lists.flatten()
     if not pa.types.is_struct(objects.type) or objects.type.get_field_index(name) < 0:
         raise KeyError(name)
-    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.LargeListArray.from_arrays(offsets_of(lengths), pc.struct_field(objects, name))
+    offsets = offsets_of(list_lengths(lists))
+    return pa.LargeListArray.from_arrays(offsets, pc.struct_field(objects, name))
 
 
 def refuse_odd(values: object, what: str) -> None:
@@ -362,7 +363,7 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
     values = users.tolist()
     ids = id_array(values)
     if ids.null_count:
-        wrong = values[pc.index(ids.is_null(), True).as_py()]
+        wrong = first_null(ids, values)
         raise InputError(
             f"{arm}: found {describe_value(wrong)}, {repr(wrong)[:60]}, where a user was expected: "
             f"{ColumnKind.IDS}"

@@ -27,11 +27,6 @@ from monitor.model.rankings import ByArm, Labels, PairBatch
 _ValueT = TypeVar("_ValueT")
 
 
-# With fewer pairs than this, the overhead of a numpy call for each depth exceeds the time of its
-# computation. This was measured at k = 300 and k = 1000.
-_FEW_PAIRS = 128
-
-
 @dataclass(eq=False, repr=False)
 class Alignment:
     """The positions of the baseline's items in the candidate's lists, for n users.
@@ -132,11 +127,6 @@ class Alignment:
         if compiled is not None:
             weighted: Floats = compiled.weigh_counts(self.agreement, steps)
             return weighted
-        if self.positions.shape[1] < _FEW_PAIRS:
-            # This adds the same terms in the same order as the loop at the end. Adding 0.0 turns a
-            # result of -0.0 into 0.0.
-            sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
-            return sums
         total = np.zeros(self.positions.shape[1], dtype=np.float64)
         for step, shared in zip(steps, self.agreement, strict=True):
             total += step * shared
@@ -305,9 +295,7 @@ def rank_shared(alignment: Alignment) -> Shared:
     is_common = alignment.positions < k
     ours = np.cumsum(is_common, axis=0, dtype=np.int32)
     theirs_by_rank = np.cumsum(alignment.candidate_positions < k, axis=0, dtype=np.int32)
-    places = np.minimum(alignment.positions, k - 1).astype(np.intp)
-    # The value in the candidate's list at the place of each item of the baseline's list.
-    theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
+    theirs = by_baseline_rank(alignment.positions, theirs_by_rank)
     return Shared(
         is_common=is_common,
         baseline=np.where(is_common, ours - 1, 0),
@@ -360,6 +348,15 @@ def measure_both_ways(measure: Callable[[Alignment], Floats], alignment: Alignme
     """
     mean: Floats = (measure(alignment) + measure(exchange_arms(alignment))) / 2
     return mean
+
+
+def by_baseline_rank(positions: Ranks, values: Array) -> Array:
+    """Move the value of each candidate item to the item's rank in the baseline's list.
+
+    A baseline item that is not in the candidate's list gets the value of the last rank.
+    """
+    places = np.minimum(positions, len(values) - 1).astype(np.intp)
+    return np.take_along_axis(values, places, axis=0)
 
 
 def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from monitor.measures.kernels.alignment import blocks
+from monitor.measures.kernels.alignment import blocks, divide
 from monitor.measures.kernels.item_codes import DENSE_FACTOR, count_codes
 from monitor.model.arrays import Codes, Floats, Integers, Rows
 from monitor.model.rankings import PairBatch
@@ -116,12 +116,10 @@ def churn(
         baseline_lengths=last_lengths,
         candidate_lengths=lengths,
     )
-    common = np.empty(len(codes), dtype=np.int64)
+    replaced = np.empty(len(codes))
     for rows, alignment in blocks(batch):
-        common[rows] = alignment.common
-    replaced = np.full(len(codes), np.nan)
-    longer = np.maximum(lengths, last_lengths)
-    np.divide(longer - common, longer, out=replaced, where=(lengths > 0) & (last_lengths > 0))
+        long = alignment.long
+        replaced[rows] = divide(long - alignment.common, np.where(alignment.short > 0, long, 0))
     return replaced
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from monitor.measures.kernels.alignment import (
     Alignment,
+    by_baseline_rank,
     by_candidate_rank,
     count_pairs,
     divide,
@@ -142,9 +143,7 @@ def _sum_moves(alignment: Alignment, discount: str | None) -> tuple[Floats, Floa
     weights = weigh_shared(alignment, discount)
     ours = sum_ahead(weights)
     theirs_by_rank = sum_ahead(by_candidate_rank(alignment, weights))
-    places = np.minimum(alignment.positions, alignment.k - 1).astype(np.intp)
-    # The value in the candidate's list at the place of each item of the baseline's list.
-    theirs = np.take_along_axis(theirs_by_rank, places, axis=0)
+    theirs = by_baseline_rank(alignment.positions, theirs_by_rank)
     distance = sum_ranks(weights * np.abs(ours - theirs))
     # The maximum is explained in `element_weighted_footrule_normalized`.
     from_middle = (weights - sum_ranks(weights)) / 2

@@ -71,21 +71,6 @@ def largest_group(numbers: Integers) -> int:
     return int(users.max(initial=1))
 
 
-def is_unchanged(
-    codes: Codes,
-    lengths: Codes,
-    last_codes: Codes,
-    last_lengths: Codes,
-) -> Floats:
-    """1 for a user whose list equals the last run's list, 0 for other users: float64 (n,).
-
-    The codes of both runs are arrays (n, k), padded with -1. Equal lists have the same items in the
-    same order. The value is NaN if one of the lists is empty.
-    """
-    same = (codes == last_codes).all(axis=1)
-    return np.where((lengths > 0) & (last_lengths > 0), same, np.nan)
-
-
 def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     """1 for a user whose first items are mostly in opposite order in the two lists: float64 (n,).
 
@@ -106,14 +91,14 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     return np.where(has_same_items, swapped > len(first) / 2, np.nan)
 
 
-def is_identical(baseline: Codes, candidate: Codes) -> Floats:
-    """1 for a user whose lists are equal, 0 for other users: float64 (n,).
+def is_identical(codes: Codes, other: Codes) -> Floats:
+    """1 for a user whose two lists are equal, 0 for other users: float64 (n,).
 
-    Equal lists have the same items in the same order. The value is NaN if one of the lists is
-    empty.
+    The lists are those of both arms, or those of two runs: codes (n, k), padded with -1. Equal
+    lists have the same items in the same order. The value is NaN if one of the lists is empty.
     """
-    same = (baseline == candidate).all(axis=1)
-    return np.where((baseline[:, 0] >= 0) & (candidate[:, 0] >= 0), same, np.nan)
+    same = (codes == other).all(axis=1)
+    return np.where((codes[:, 0] >= 0) & (other[:, 0] >= 0), same, np.nan)
 
 
 _PLACES_A_DIFFERENCE = 10
@@ -173,13 +158,3 @@ def count_shifted(before: Codes, now: Codes) -> int:
     is_gone = ~(now == before[:, :1]).any(axis=1)
     is_new = ~(before == now[:, :1]).any(axis=1)
     return max(int(is_gone.sum()), int(is_new.sum()))
-
-
-def first_differs(baseline: Codes, candidate: Codes) -> Floats:
-    """1 for a user whose lists have different first items, 0 for other users: float64 (n,).
-
-    The value is NaN if one of the lists is empty.
-    """
-    ours = baseline[:, 0]
-    theirs = candidate[:, 0]
-    return np.where((ours >= 0) & (theirs >= 0), ours != theirs, np.nan)

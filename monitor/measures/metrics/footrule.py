@@ -83,11 +83,8 @@ class TopkFootruleNormalized(Distance):
     high = 1.0
     disjoint = 1.0
     one_empty = 1.0
-    uneven = (
-        "an item that is missing from a list of length l gets rank l + 1; so [a, b] and [a, b, c] "
-        "have distance 0"
-    )
-    source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
+    uneven = TopkFootrule.uneven
+    source = TopkFootrule.source
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """The exact mean. Each rank of a list has a given item with probability 1 / catalogue."""

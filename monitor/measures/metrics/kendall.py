@@ -75,11 +75,10 @@ class TopkPairs(metric.Distance, ABC):
         """Raise MetricError unless 0 <= penalty <= 1."""
         metric.Distance.__post_init__(self)
         if not 0 <= self.penalty <= 1:
-            msg = (
+            raise MetricError(
                 f"{self.name}(penalty={self.penalty!r}): penalty must be between 0 and 1, "
                 f"such as {self.name}(penalty=0.5)"
             )
-            raise MetricError(msg)
 
 
 class TopkKendall(TopkPairs):
@@ -141,10 +140,7 @@ class TauApSymmetric(metric.OrderCorrelation):
     """Mean of two values of `tau_ap`: each list is the truth once."""
 
     kernel = staticmethod(weighted.tau_ap_symmetric)
-    source = (
-        "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information "
-        "retrieval (2008)"
-    )
+    source = TauAp.source
 
 
 class PositionWeightedKendallDistance(metric.PositionWeighted):
@@ -152,9 +148,7 @@ class PositionWeightedKendallDistance(metric.PositionWeighted):
 
     kernel = staticmethod(element_weighted.position_weighted_kendall_distance)
 
-    def bounds(self, k: int) -> tuple[float, float]:
-        """Ranges from 0 to the number of pairs of k items, because a step costs at most 1."""
-        return 0.0, max(1.0, k * (k - 1) / 2)
+    bounds = KendallDistance.bounds  # because a step costs at most 1
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """The exact mean. None if there may well be more than `_MOST_SHARED` common items."""

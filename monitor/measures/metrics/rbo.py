@@ -34,11 +34,10 @@ class Persistent(Similarity, ABC):
         """Raise MetricError unless 0 < p < 1."""
         Similarity.__post_init__(self)
         if not 0 < self.p < 1:
-            msg = (
+            raise MetricError(
                 f"{self.name}(p={self.p!r}): p must be between 0 and 1, both excluded, such "
                 f"as {self.name}(p=0.9)"
             )
-            raise MetricError(msg)
 
     def score_full(self, k: int, *, is_same: bool) -> float:
         """The score of two identical lists of k items, or of two disjoint lists of k items."""

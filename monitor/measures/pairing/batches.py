@@ -4,8 +4,6 @@ This module cuts the lists, drops duplicates and orders tied items. Then it atta
 and relevance.
 """
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +11,7 @@ import pandas as pd
 
 from monitor.measures.kernels.labels import place_grades, place_weights
 from monitor.measures.kernels.ragged import PAD, find_first_places, pad, take_lists
-from monitor.measures.pairing.ids import WORTH_A_THREAD, codes_of, encode_ids, rank_by_text
+from monitor.measures.pairing.ids import codes_of, encode_ids, rank_by_text
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Offsets, Rows
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ByArm, ItemWeights, PairBatch, RankingTable, RelevanceTable
@@ -117,20 +115,6 @@ def pad_lists(lists: CodedLists, rows: Rows | None, k: int) -> PaddedLists:
         scores=_pad_scores(lists, padded, had_duplicates),
         had_duplicates=had_duplicates,
     )
-
-
-def pad_both(
-    arms: Sequence[CodedLists],
-    rows: Sequence[Rows] | Sequence[None],
-    k: int,
-    cells: int,
-) -> tuple[PaddedLists, PaddedLists]:
-    """Call `pad_lists` for both arms, in two threads if there are many ``cells``."""
-    if cells < WORTH_A_THREAD:
-        return pad_lists(arms[0], rows[0], k), pad_lists(arms[1], rows[1], k)
-    with ThreadPoolExecutor(max_workers=2) as threads:
-        baseline, candidate = threads.map(pad_lists, arms, rows, (k, k))
-        return baseline, candidate
 
 
 def make_batch(

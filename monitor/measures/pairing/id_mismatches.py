@@ -13,6 +13,7 @@ import pandas as pd
 from monitor.measures.kernels.item_codes import distinct_items
 from monitor.measures.pairing.batches import CodedLists
 from monitor.measures.pairing.ids import ids_of
+from monitor.measures.reading.text_order import count_same_start
 from monitor.model.arrays import Integers
 from monitor.model.id_forms import make_speller
 from monitor.model.immutable import immutable
@@ -353,10 +354,7 @@ def _common_start(texts: Sequence[str]) -> str:
         return ""
     first = min(texts)
     # A prefix of the first and the last text is a prefix of each text between them.
-    for length, (a, b) in enumerate(zip(first, max(texts), strict=False)):
-        if a != b:
-            return first[:length]
-    return first
+    return first[: count_same_start(first, max(texts))]
 
 
 def _find_examples(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ import pandas as pd
 from monitor.measures.kernels.item_codes import look_up
 from monitor.model.arrays import Array, Codes, Hashes, Ids, Integers, Rows
 
-WORTH_A_THREAD = 1 << 17
-"""Two threads are faster than one thread if there are at least this many ids."""
 _CODE_LIMIT = 2**31
 _CODE = re.compile(r"0|[1-9][0-9]{0,9}")
 
@@ -34,12 +31,7 @@ def encode_ids(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
         return list(map(np.asarray, arms)), None
     # First, each arm gets its own codes. Then the distinct ids of all arms get shared codes.
-    if len(arms) > 1 and max(map(len, arms)) >= WORTH_A_THREAD:
-        with ThreadPoolExecutor(max_workers=2) as threads:
-            encoded = list(threads.map(_encode_one, arms))
-    else:
-        encoded = list(map(_encode_one, arms))
-    codes, distinct_ids = zip(*encoded, strict=True)
+    codes, distinct_ids = zip(*map(_encode_one, arms), strict=True)
     shared_codes, vocabulary = _encode_vocabularies(distinct_ids)
     return list(map(_recode_arm, codes, shared_codes)), vocabulary
 

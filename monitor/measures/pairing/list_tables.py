@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.measures.kernels.ragged import offsets_of, take_lists
-from monitor.measures.reading.ids import one_array, to_ids
+from monitor.measures.reading.ids import are_ascending, list_lengths, one_array, to_ids, user_index
 from monitor.model.arrays import Floats, Ids, Integers, Offsets, Rows
 from monitor.model.rankings import RankingTable
 
@@ -22,12 +22,6 @@ from monitor.model.rankings import RankingTable
 def user_column(users: pd.Index[str]) -> pa.Array:
     """Users as a column of text."""
     return pa.array(users.array, pa.large_string())
-
-
-def user_index(column: pa.Array | pa.ChunkedArray) -> pd.Index[str]:
-    """The users of a column of text."""
-    users: pd.Index[str] = pd.Index(pd.array(column, dtype="str"))
-    return users
 
 
 def list_column(offsets: Offsets, values: Ids | Floats) -> pa.Array:
@@ -64,15 +58,14 @@ def rankings(table: pa.Table, items: str = "items", scores: str = "scores") -> R
 def flatten_lists(column: pa.Array | pa.ChunkedArray) -> tuple[Integers, pa.Array]:
     """The lengths of all lists, and their values. A null has the length 0."""
     lists = one_array(column)
-    lengths = lists.value_lengths().fill_null(0)
-    return lengths.to_numpy(zero_copy_only=False).astype(np.int64), lists.flatten()
+    return list_lengths(lists), lists.flatten()
 
 
 def sort_users(users: pa.Table, is_selected: pa.ChunkedArray) -> pa.Table:
     """The selected users of a table with the column ``user``, sorted by user."""
     rows = np.flatnonzero(is_selected.to_numpy())
     names = one_array(users["user"]).take(pa.array(rows))
-    if not pc.all(pc.less(names[:-1], names[1:])).as_py():
+    if not are_ascending(names):
         rows = rows[pc.sort_indices(names).to_numpy()]
     columns = {name: _take(users[name], rows) for name in users.column_names}
     return pa.table(columns)

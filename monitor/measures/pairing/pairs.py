@@ -20,12 +20,12 @@ from monitor.measures.pairing.batches import (
     encode_arms,
     encode_knowledge,
     make_batch,
-    pad_both,
+    pad_lists,
 )
 from monitor.measures.pairing.id_mismatches import IdComparison
 from monitor.measures.pairing.ids import find_users, hash_ids, id_values
-from monitor.measures.reading.ids import id_column, join_ids
-from monitor.model.arrays import Hashes, Integers, Rows
+from monitor.measures.reading.ids import id_column, join_columns
+from monitor.model.arrays import Flags, Hashes, Integers, Rows
 from monitor.model.rankings import (
     Arm,
     ArmOutcome,
@@ -72,20 +72,17 @@ def pair_users(  # noqa: PLR0913 - two arms and further inputs
     arms, vocabulary = encode_arms(baseline.rankings, candidate.rankings)
     if id_comparison is not None:
         id_comparison.add(arms, vocabulary, k)
-    padded = pad_both(arms, (None, None), k, max(len(arm.codes) for arm in arms))
-    baseline_lists, candidate_lists = padded
-    baseline_rows = find_users(panel.users, baseline.rankings.users)
-    candidate_rows = find_users(panel.users, candidate.rankings.users)
-    baseline_outcome = _find_outcome(panel, baseline, baseline_lists, baseline_rows, k)
-    candidate_outcome = _find_outcome(panel, candidate, candidate_lists, candidate_rows, k)
-    is_paired = (baseline_outcome.reason == HAS_LIST) & (candidate_outcome.reason == HAS_LIST)
-    panel_rows = np.flatnonzero(is_paired)
+    outcomes = {}
+    lists = []
+    rows = []
+    for arm, pull, coded in zip(Arm, (baseline, candidate), arms, strict=True):
+        lists.append(pad_lists(coded, None, k))
+        rows.append(find_users(panel.users, pull.rankings.users))
+        outcomes[arm] = _find_outcome(panel, pull, lists[-1], rows[-1], k)
+    panel_rows = np.flatnonzero(_are_paired(outcomes))
     batch = make_batch(
-        baseline_lists.take(baseline_rows[panel_rows]),
-        candidate_lists.take(candidate_rows[panel_rows]),
-        vocabulary,
+        lists[0].take(rows[0][panel_rows]), lists[1].take(rows[1][panel_rows]), vocabulary
     )
-    outcomes = {Arm.BASELINE: baseline_outcome, Arm.CANDIDATE: candidate_outcome}
     graded_rows = None
     if relevance is not None:
         graded_rows = find_users(panel.users[panel_rows], relevance.users)
@@ -96,7 +93,7 @@ def pair_users(  # noqa: PLR0913 - two arms and further inputs
         panel_rows=panel_rows,
         vocabulary=vocabulary,
         coverage=count_coverage(panel.segments, outcomes),
-        input_hashes=_hash_input(padded, (baseline_rows, candidate_rows), vocabulary),
+        input_hashes=_hash_input(lists, rows, vocabulary),
     )
 
 
@@ -172,7 +169,7 @@ def _find_outcome(
 
 def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutcome]) -> Coverage:
     """The coverage of one batch: one row for each segment, in the order of the segments."""
-    is_paired = np.logical_and.reduce([outcome.reason == HAS_LIST for outcome in outcomes.values()])
+    is_paired = _are_paired(outcomes)
     rows = []
     for name, positions in segments.items():
         reasons = {}
@@ -185,6 +182,12 @@ def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutco
             CoverageRow(segment=name, asked=len(positions), paired=paired, users_by_reason=reasons)
         )
     return Coverage(rows=tuple(rows))
+
+
+def _are_paired(outcomes: Mapping[Arm, ArmOutcome]) -> Flags:
+    """Whether each user has a list of both arms that can be compared."""
+    are_paired: Flags = np.logical_and(*(each.reason == HAS_LIST for each in outcomes.values()))
+    return are_paired
 
 
 def _count_reasons(outcome: ArmOutcome, positions: Rows) -> dict[CoverageReason, int]:
@@ -202,7 +205,7 @@ _MERGED_BATCHES = 16
 
 def distinct_ids(parts: Sequence[pa.Array]) -> pa.Array:
     """The distinct ids of many batches. If one batch has texts, all ids become texts."""
-    return join_ids([part for part in parts if len(part)]).unique()
+    return join_columns([part for part in parts if len(part)]).unique()
 
 
 @dataclass(slots=True)

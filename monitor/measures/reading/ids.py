@@ -74,7 +74,7 @@ def id_array(values: Iterable[object]) -> pa.Array:
     for kind, rows in rows_by_kind.items():
         parts.append(_ids_of(kind, [values[row] for row in rows]))
     order = np.argsort(list(chain.from_iterable(rows_by_kind.values())))
-    return join_ids(parts).take(pa.array(order, pa.int64()))
+    return join_columns(parts).take(pa.array(order, pa.int64()))
 
 
 def _ids_of(kind: type, values: Sequence[Any]) -> pa.Array:
@@ -84,11 +84,14 @@ def _ids_of(kind: type, values: Sequence[Any]) -> pa.Array:
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError):
         if len(values) == 1:
             return pa.nulls(1, pa.int64())
-        return join_ids([_ids_of(kind, [value]) for value in values])
+        return join_columns([_ids_of(kind, [value]) for value in values])
 
 
-def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
-    """Join the parts of an id column. If one part is text, all ids become text."""
+def join_columns(parts: Sequence[pa.Array]) -> pa.Array:
+    """Join the parts of a column. If they have several types, integers stay integers.
+
+    Other values become text.
+    """
     if len(parts) == 1:
         return parts[0]
     kinds = {part.type for part in parts}
@@ -96,6 +99,23 @@ def join_ids(parts: Sequence[pa.Array]) -> pa.Array:
     if len(kinds) == 1:
         kind = kinds.pop()
     return pa.concat_arrays([part.cast(kind) for part in parts]) if parts else pa.nulls(0, kind)
+
+
+def user_index(keys: pa.Array | pa.ChunkedArray) -> "pd.Index[str]":
+    """Convert a column of users' keys to an index of pandas."""
+    users: pd.Index[str] = pd.Index(pd.array(keys.cast(pa.large_string()), dtype="str"))
+    return users
+
+
+def first_null(ids: pa.Array, values: pa.Array | Sequence[object]) -> object:
+    """The first of the values that is no id. ``ids`` were read from the values."""
+    value = values[pc.index(ids.is_null(), True).as_py()]
+    return value.as_py() if isinstance(value, pa.Scalar) else value
+
+
+def are_ascending(ids: pa.Array) -> bool:
+    """Whether the ids are sorted, distinct texts. To search for equal ids takes more time."""
+    return not ids.null_count and pc.all(pc.less(ids[:-1], ids[1:]), min_count=0).as_py()
 
 
 def to_ids(ids: pa.Array) -> Integers | ExtensionArray:
@@ -193,6 +213,12 @@ def is_list(kind: pa.DataType) -> bool:
         or arrow_types.is_large_list(kind)
         or arrow_types.is_fixed_size_list(kind)
     )
+
+
+def list_lengths(lists: pa.Array) -> Integers:
+    """The length of each list. A null has the length 0."""
+    lengths: Integers = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return lengths.astype(np.int64)
 
 
 def decode_categories(values: pa.DictionaryArray) -> pa.Array:

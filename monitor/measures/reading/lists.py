@@ -27,7 +27,8 @@ from monitor.measures.reading.ids import (
     id_column,
     is_list,
     is_text,
-    join_ids,
+    join_columns,
+    list_lengths,
     one_array,
     to_ids,
 )
@@ -103,7 +104,7 @@ def join_lists(parts: Sequence[FlatLists]) -> FlatLists:
     odd = [part for part in parts if part.unreadable] or parts[:1]
     scores = [part.scores for part in parts if part.scores is not None]
     return FlatLists(
-        items=join_ids([part.items for part in parts]),
+        items=join_columns([part.items for part in parts]),
         lengths=np.concatenate([part.lengths for part in parts]),
         scores=np.concatenate(scores) if scores else None,
         is_missing=np.concatenate([part.is_missing for part in parts]),
@@ -187,10 +188,9 @@ def flatten_cells(cells: Cells) -> tuple[Any, Integers, Flags, Flags]:
     if isinstance(cells, pa.Array):
         if arrow_types.is_fixed_size_list(cells.type):
             cells = cells.cast(pa.list_(cells.type.value_type))
-        lengths = pc.list_value_length(cells).fill_null(0).to_numpy(zero_copy_only=False)
         is_null = cells.is_null().to_numpy(zero_copy_only=False)
         no_odd = np.zeros(len(cells), dtype=bool)
-        return cells.flatten(), lengths.astype(np.int64), is_null, no_odd
+        return cells.flatten(), list_lengths(cells), is_null, no_odd
     values: list[object] = []
     lengths = np.zeros(len(cells), dtype=np.int64)
     is_missing = np.zeros(len(cells), dtype=bool)

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.measures.reading.ids import one_array
+from monitor.measures.reading.ids import are_ascending, one_array
 from monitor.model.arrays import Hashes, Rows
 
 _PREFIX_BYTES = 8
@@ -14,7 +14,7 @@ _PREFIX_BYTES = 8
 def ascending_rows(users: pd.Index) -> Rows | None:
     """The row numbers that sort these distinct users. None if they are already sorted."""
     texts = one_array(pa.array(users.array)).cast(pa.large_string())
-    if pc.all(pc.less(texts[:-1], texts[1:])).as_py():
+    if are_ascending(texts):
         return None
     keys = _sort_keys(texts)
     # Sorting a million integers takes a fifth of the time of sorting a million texts.
@@ -28,7 +28,7 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
     these bytes do not fit into an integer, or if a text contains the byte 0.
     """
     ends = pc.min_max(texts).as_py()
-    shared = _count_shared(ends["min"].encode(), ends["max"].encode())
+    shared = count_same_start(ends["min"].encode(), ends["max"].encode())
     _, offset_buffer, byte_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64)[texts.offset :][: len(texts) + 1]
     data = np.frombuffer(byte_buffer, np.uint8)
@@ -45,9 +45,9 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
     return (keys >> excess) << excess
 
 
-def _count_shared(low: bytes, high: bytes) -> int:
-    """The number of equal bytes at the beginning of both texts."""
-    for place, (one, other) in enumerate(zip(low, high, strict=False)):
-        if one != other:
+def count_same_start(one: str | bytes, other: str | bytes) -> int:
+    """The number of equal characters or bytes at the beginning of both texts."""
+    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
             return place
-    return len(low)
+    return min(len(one), len(other))

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from monitor.measures.reading.dialects import recognize_dialect
-from monitor.measures.reading.ids import describe_value, id_array, id_column, user_key
+from monitor.measures.reading.ids import describe_value, first_null, id_column, user_key
 from monitor.model.arrays import Flags
 from monitor.model.unreadable import ColumnKind, Unreadable, add_up
 
@@ -18,7 +17,6 @@ class Tally:
     def __init__(self, where: str) -> None:
         self.where = where
         self._parts: list[Unreadable] = []
-        self._examples = dict[str, object]()
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
@@ -28,19 +26,8 @@ class Tally:
     def ids(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
         """The ids of a column, as `id_column` returns them. Count the values that are no ids."""
         ids = id_column(values, column, self.where)
-        example = values[pc.index(ids.is_null(), True).as_py()] if ids.null_count else None
+        example = first_null(ids, values) if ids.null_count else None
         self.count(column, ColumnKind.IDS, ids.null_count, len(ids), example)
-        return ids
-
-    def convert(self, values: Sequence[object], column: str) -> pa.Array:
-        """The ids of Python's values. A value that is no id becomes null.
-
-        The first such value is stored. If `ids` is called with the result later, it finds only
-        nulls, and reports the stored value as the example.
-        """
-        ids = id_array(values)
-        if ids.null_count:
-            self._examples.setdefault(column, values[pc.index(ids.is_null(), True).as_py()])
         return ids
 
     def users(self, values: pa.Array | Sequence[object], column: str) -> pa.Array:
@@ -72,8 +59,6 @@ class Tally:
         """
         if isinstance(example, pa.Scalar):
             example = example.as_py()
-        if count and example is None:
-            example = self._examples.get(column)
         self._parts.append(unreadable_of(self.where, column, need, count, rows, example))
 
 

@@ -38,7 +38,7 @@ from monitor.service.runner import (
 )
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
-from monitor.storage.schema_version import daemon_using
+from monitor.storage.schema_version import process_using
 from monitor.texts.slots import write_already_run, write_run_again
 from monitor.texts.wording import count_of
 
@@ -325,7 +325,7 @@ def _reconcile(wiring: Wiring, store: SqlStore, config: Path, say: Callable[[str
     If a daemon uses the database, its configuration decides which alerts there are. The command's
     configuration may be a draft, or contain only one comparison.
     """
-    if daemon_using(wiring.settings.database) is not None:
+    if process_using(wiring.settings.database, may_be_run=False) is not None:
         return
     ends = adapt_store(wiring, store, SystemClock())
     for comparison, count in Counter(end.comparison for end in ends).items():

@@ -220,20 +220,14 @@ class FileView:
         text = sql_name(column)
         return f"CASE WHEN {_is_plain(text)} THEN {text} ELSE {function}({value}) END"
 
-    def count_unreadable(
-        self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]]
-    ) -> tuple[Unreadable, ...]:
-        """Count the unreadable values of these rows.
+    def count(
+        self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]], more: Sequence[str] = ()
+    ) -> tuple[tuple[Unreadable, ...], list[Any]]:
+        """Count the unreadable values of these rows. Also returns further SQL aggregates.
 
         Each check names a column, says what its values must be, and has an SQL condition. The
         condition is true for unreadable values.
         """
-        return self.count(rows, checks)[0]
-
-    def count(
-        self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]], more: Sequence[str] = ()
-    ) -> tuple[tuple[Unreadable, ...], list[Any]]:
-        """Return the results of `count_unreadable` and of further SQL aggregates, by one query."""
         filters = [f"count(*) FILTER (WHERE {condition})" for _, _, condition in checks]
         query = f"SELECT {', '.join(['count(*)', *filters, *more])} FROM {rows}"
         ((total, *counts),) = self._database.execute(query).fetchall()
@@ -425,11 +419,10 @@ class FileView:
         (longest,) = self._database.execute(f"SELECT {lengths} FROM {self.name}").fetchall()
         for name, length in zip(names, longest, strict=True):
             if length is not None and length > _LONGEST_TEXT:
-                msg = (
+                raise SourceError(
                     f"column {name!r} of {self.where} has a text of {length} bytes: leave out "
                     f"texts of more than {_LONGEST_TEXT} bytes"
                 )
-                raise SourceError(msg)
 
 
 def _format_newest(last_at: int | None) -> str | None:

@@ -86,11 +86,6 @@ def _find_cause(files: FileSet, path: str) -> str | None:
         return f"{path} has no gzip data, or its data are damaged: write the file again"
 
 
-def _read_head(files: FileSet, path: str) -> bytes:
-    with files.open(path) as raw, gzip.open(raw) if path.lower().endswith(".gz") else raw as file:
-        return bytes(file.read(_MOST_BYTES))
-
-
 def utf16_fault(head: bytes, path: str) -> str | None:
     """Return the problem of a file that begins with the mark of UTF-16. None for other files."""
     if head.startswith(_UTF16):
@@ -115,7 +110,7 @@ def _text_fault(head: bytes, path: str, *, is_complete: bool = False) -> str | N
 
 
 def _csv_fault(files: FileSet, path: str) -> str | None:
-    head = _read_head(files, path)
+    head = files.read_head(path, _MOST_BYTES)
     is_complete = len(head) < _MOST_BYTES
     fault = _text_fault(head, path, is_complete=is_complete)
     if fault is not None:
@@ -158,7 +153,7 @@ def _line_end_fault(lines: Sequence[str], path: str) -> str | None:
 
 
 def _jsonl_fault(files: FileSet, path: str) -> str | None:
-    head = _read_head(files, path)
+    head = files.read_head(path, _MOST_BYTES)
     fault = _text_fault(head, path)
     if head.startswith(codecs.BOM_UTF8):
         fault = f"{path} begins with a byte order mark (BOM): write the file as UTF-8 without it"

@@ -5,6 +5,7 @@ The files are on disk or in object storage.
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import stat
@@ -72,6 +73,12 @@ class FileSet:
         opened: IO[bytes] = self.store.open(path, "rb")
         return opened
 
+    def read_head(self, path: str, most: int) -> bytes:
+        """Return the first bytes of one of the files, decompressed."""
+        is_gzip = path.lower().endswith(".gz")
+        with self.open(path) as raw, gzip.open(raw) if is_gzip else raw as file:
+            return bytes(file.read(most))
+
     def is_changed(self) -> bool:
         """Return whether a file was replaced, deleted or added."""
         try:
@@ -83,11 +90,11 @@ class FileSet:
     def require_unchanged(self) -> None:
         """Raise SourceError if a file was replaced, deleted or added."""
         if self.is_changed():
-            msg = (
+            raise SourceError(
                 f"{self.where} was replaced while it was read: repeat the run of this "
-                "slot, and from now on replace a file by renaming a complete new file"
+                "slot, and from now on replace a file by renaming a complete new file",
+                permanent=False,
             )
-            raise SourceError(msg, permanent=False)
 
 
 def end_of_period(options: FileOptions, slot: datetime) -> datetime:
@@ -115,11 +122,11 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
             if len(signatures) == 1:
                 paths = tuple(signatures)
         if not paths:
-            msg = (
+            raise MissingTableError(
                 f"{where} has no file: check the path, and check that the job which writes it "
-                f"has run"
+                f"has run",
+                permanent=False,
             )
-            raise MissingTableError(msg, permanent=False)
         if len(paths) > _MOST_PARTS:
             raise SourceError(
                 f"{where} has {len(paths)} files, more than {_MOST_PARTS}: write fewer and "
@@ -155,11 +162,11 @@ def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
         try:
             folder = stack.enter_context(TemporaryDirectory(prefix="rankwatch-log-"))
         except OSError:
-            msg = (
+            raise SourceError(
                 f"{files.where} is a log, which is copied before it is read: "
-                f"{no_temporary_folder()}"
-            )
-            raise SourceError(msg, permanent=False) from None
+                f"{no_temporary_folder()}",
+                permanent=False,
+            ) from None
         with source_errors(files.where):
             originals = {}
             for place, path in enumerate(files.paths):
@@ -342,11 +349,11 @@ def opened_parquet(files: FileSet, path: str) -> Iterator[pyarrow.parquet.Parque
             )
         raw.seek(-len(_PARQUET), os.SEEK_END)
         if raw.read() != _PARQUET:
-            msg = (
+            raise SourceError(
                 f"{path} is incomplete, because it is cut off or still being written: write it "
-                "under another name until it is complete"
+                "under another name until it is complete",
+                permanent=False,
             )
-            raise SourceError(msg, permanent=False)
         raw.seek(0)
         with pyarrow.parquet.ParquetFile(raw) as file:
             yield file
@@ -361,11 +368,11 @@ def source_errors(where: str) -> Iterator[None]:
     except SourceError:
         raise
     except FileNotFoundError:
-        msg = (
+        raise MissingTableError(
             f"{where} does not exist: check the path, and check that the job which writes it "
-            f"has run"
-        )
-        raise MissingTableError(msg, permanent=False) from None
+            f"has run",
+            permanent=False,
+        ) from None
     except PermissionError as error:
         problem = f"this account may not read {where}"
         advice = "check its permissions"

@@ -5,7 +5,6 @@ Values of CSV files stay text. Each value of JSON lines is read as a text in JSO
 
 import csv
 import difflib
-import gzip
 import io
 from collections.abc import Sequence
 from typing import Any
@@ -199,12 +198,8 @@ def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     DuckDB could find both too, but it would use unlimited memory.
     """
     name = files.name_of(path)
-    with (
-        source_errors(name),
-        files.open(path) as raw,
-        gzip.open(raw) if path.lower().endswith(".gz") else raw as file,
-    ):
-        head = file.read(_LONGEST_HEADER)
+    with source_errors(name):
+        head = files.read_head(path, _LONGEST_HEADER)
     fault = utf16_fault(head, name)
     if fault is not None:
         raise SourceError(fault)

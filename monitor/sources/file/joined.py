@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.slot_templates import fill_slot
+from monitor.measures.reading.ids import user_index
 from monitor.model.errors import SourceError
 from monitor.model.rankings import ALL, Arm, AskedUsers, Panel, Pull, UserBatch
 from monitor.model.runs import JoinRequest
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.model.unreadable import Unreadable, add_up, require_readable_lists
-from monitor.sources.columns import index_users
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, has_repeated, open_database
 from monitor.sources.file.file_set import FileSet, end_of_period, held_files
@@ -36,23 +36,16 @@ _BATCH_BYTES = 1 << 27
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True)
 class JoinedFiles:
     """Files of lists and files of users.
 
     Port: JoinedSource. ``lists`` has the options of the files by name, as `SourceKind` describes.
     """
 
-    def __init__(
-        self,
-        lists: Mapping[str, FileSourceOptions],
-        users: FileUsersOptions,
-        dimensions: Sequence[str],
-    ) -> None:
-        self._lists = lists
-        self._users = users
-        self._dimensions = tuple(dimensions)
-        if users.served is not None and users.served.arms is not None:
-            self._dimensions += (ARM_COLUMN,)
+    lists: Mapping[str, FileSourceOptions]
+    users: FileUsersOptions
+    dimensions: Sequence[str]
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
@@ -61,6 +54,10 @@ class JoinedFiles:
         Raises SourceError if the users cannot be read. If lists cannot be read, the run continues,
         and a note says why.
         """
+        options_of_users = self.users
+        dimensions = [*self.dimensions]
+        if options_of_users.served is not None and options_of_users.served.arms is not None:
+            dimensions.append(ARM_COLUMN)
         deadline = Deadline.after(request.timeout_s)
         timely = partial(_call_timely, deadline)
         with _late_is_an_error(), ExitStack() as stack:
@@ -73,21 +70,21 @@ class JoinedFiles:
                     opened[key] = stack.enter_context(held_files(options, slot))
                 return replace(opened[key], slot=slot)
 
-            user_files = timely(open_once, self._users)
+            user_files = timely(open_once, options_of_users)
             list_files = dict[str, FileSet]()
             unread = dict[str, str]()
-            for name, options in self._lists.items():
+            for name, options in self.lists.items():
                 with _noted(unread, name, request):
                     list_files[name] = timely(open_once, options)
             all_files = [user_files, *list_files.values()]
-            in_order = needs_order(self._users) or any(map(needs_order, self._lists.values()))
+            in_order = needs_order(options_of_users) or any(map(needs_order, self.lists.values()))
             with open_database(all_files, deadline, k=request.k, in_order=in_order) as database:
                 lists = dict[str, ListView]()
                 for name, files in list_files.items():
-                    options = self._lists[name]
+                    options = self.lists[name]
                     with _noted(unread, name, request):
                         lists[name] = timely(ListView, database, name, options, files, request.k)
-                users_read = rows_read(user_files, self._users)
+                users_read = rows_read(user_files, options_of_users)
                 list_columns = list[str]()
                 same_rows = None
                 for view in lists.values():
@@ -98,8 +95,8 @@ class JoinedFiles:
                     UserView,
                     database,
                     user_files,
-                    self._users,
-                    self._dimensions,
+                    options_of_users,
+                    dimensions,
                     list_columns,
                     same_rows,
                 )
@@ -116,11 +113,11 @@ def _late_is_an_error() -> Iterator[None]:
     try:
         yield
     except OverdueError:
-        msg = (
+        raise SourceError(
             "the run's deadline passed before all files were read: raise deadline, or sample "
-            "fewer users"
-        )
-        raise SourceError(msg, permanent=False) from None
+            "fewer users",
+            permanent=False,
+        ) from None
 
 
 def _call_timely(deadline: Deadline, call: Callable[..., _T], *arguments: Any) -> _T:  # noqa: ANN401
@@ -189,22 +186,26 @@ class _JoinedAnswers:
     ) -> Iterator[tuple[UserBatch, dict[str, Pull]]]:
         """Users, and their lists by the name of the lists."""
         for record in self._records(self._join(has_repeated=has_repeated), size):
-            for arm, part in self._divide(record):
-                users = index_users(part[KEY])
-                pulls = {}
-                for name, lists in self._lists.items():
-                    pulls[name] = lists.pull_joined(part, users, f"{name}_")
-                yield self._batch(part, users, pulls, arm), pulls
+            yield from self._pull_users(record, is_joined=True)
         if has_repeated:
             columns = ", ".join((KEY, *self._users.columns))
             query = f"SELECT {columns} FROM asked SEMI JOIN repeated USING ({KEY}) ORDER BY {KEY}"
             for record in self._database.sql(query).to_arrow_table().to_batches(size):
-                for arm, part in self._divide(record):
-                    users = index_users(part[KEY])
-                    pulls = {}
-                    for name, lists in self._lists.items():
-                        pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)
-                    yield self._batch(part, users, pulls, arm), pulls
+                yield from self._pull_users(record, is_joined=False)
+
+    def _pull_users(
+        self, record: pa.RecordBatch, *, is_joined: bool
+    ) -> Iterator[tuple[UserBatch, dict[str, Pull]]]:
+        """The users in this record. If it is of the join, it also has their lists."""
+        for arm, part in self._divide(record):
+            users = user_index(part[KEY])
+            pulls = {}
+            for name, lists in self._lists.items():
+                if is_joined:
+                    pulls[name] = lists.pull_joined(part, users, f"{name}_")
+                else:
+                    pulls[name] = lists.pull_rows(users, users, self._deadline, arm=arm)
+            yield self._batch(part, users, pulls, arm), pulls
 
     def _divide(self, record: pa.RecordBatch) -> Iterator[tuple[Arm | None, pa.RecordBatch]]:
         """Yield the users of each arm, if each user is served by one arm only."""

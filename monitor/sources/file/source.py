@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 from monitor.boundary.deadline import Deadline, OverdueError
 from monitor.boundary.slot_templates import fill_slot
 from monitor.boundary.temporary_database import sql_text
-from monitor.measures.reading.ids import one_array
+from monitor.measures.reading.ids import one_array, user_index
 from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import SourceError
 from monitor.model.model_versions import LONGEST_VERSION
@@ -24,7 +24,6 @@ from monitor.model.rankings import Arm, CoverageReason, Pull, UserTable
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
-from monitor.sources.columns import index_users
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import (
     KEY,
@@ -198,7 +197,7 @@ class ListView:
         """Return the number of rows without a user."""
         user = self.options.user
         checks = [(user, ColumnKind.IDS, f"{self.file.ids(user)} IS NULL")]
-        return self.file.count_unreadable(self.file.name, checks)
+        return self.file.count(self.file.name, checks)[0]
 
     def _wanted(self, deadline: Deadline, arm: Arm | None) -> Iterator[Mapping[str, Any]]:
         names = ", ".join(map(sql_name, (GIVEN, *self.names)))
@@ -412,15 +411,12 @@ class FileUsers:
                 f"SELECT {ARM_COLUMN}, count(*) FROM assigned WHERE NOT is_switched GROUP BY ALL"
             ).fetchall()
             switched = database.sql(f"SELECT {KEY} FROM assigned WHERE is_switched")
-            users = index_users(switched.to_arrow_table().column(0))
+            users = user_index(switched.to_arrow_table().column(0))
             count = dict.fromkeys(Arm, 0) | dict(counts)
-            for arm in Arm:
-                if not count[arm] and len(users):
-                    problem = served.describe_switched(arm, len(users))
-                    raise SourceError(f"{files.where} {problem}")
-                if not count[arm]:
-                    # This raises an error with the cause, such as times that cannot be read.
-                    FileView(database, files, (options.user,), "unserved", options)
+            served.require_unswitched(files.where, count, len(users))
+            if not all(count.values()):
+                # This raises an error with the cause, such as times that cannot be read.
+                FileView(database, files, (options.user,), "unserved", options)
         return AssignedUsers(count=count, switched=users)
 
 

@@ -221,5 +221,3 @@ class AccessTokens:
 
 
 _tokens_of = cache(AccessTokens)
-# A forked process has another event loop.
-os.register_at_fork(after_in_child=_tokens_of.cache_clear)

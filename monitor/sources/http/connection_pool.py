@@ -7,25 +7,26 @@ trusted authorities has its own connections.
 
 import asyncio
 import atexit
-import os
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import aiohttp
 from aiohttp.connector import AddrInfoType
 
+from monitor.boundary.deadline import start_daemon
 from monitor.boundary.link_local import refuse_link_local
 from monitor.model.errors import SourceError
 from monitor.sources.http import HttpOptions
 
 _T = TypeVar("_T")
+_Pull: TypeAlias = Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]
 
 _OPEN_WHILE_IDLE_S = 0.5
 """How long an idle connection stays open.
@@ -58,17 +59,7 @@ class _DaemonThreads(ThreadPoolExecutor):
 
     def submit(self, fn: Callable[..., _T], /, *args: object, **named: object) -> Future[_T]:
         """Call the function in a new thread."""
-        future: Future[_T] = Future()
-
-        def call() -> None:
-            try:
-                future.set_result(fn(*args, **named))
-            except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
-                future.set_exception(error)
-
-        future.set_running_or_notify_cancel()
-        threading.Thread(target=call, name="resolve", daemon=True).start()
-        return future
+        return start_daemon(partial(fn, *args, **named), "resolve")
 
 
 class _PullLoop:
@@ -81,7 +72,7 @@ class _PullLoop:
         self._thread = threading.Thread(target=self._run, name="http-pulls", daemon=True)
         self._thread.start()
 
-    def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]) -> _T:
+    def run(self, pull: _Pull[_T]) -> _T:
         """Run the pull and return its result. The pull itself must end at its deadline."""
         return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
 
@@ -90,9 +81,7 @@ class _PullLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(1.0)
 
-    async def _with_session(
-        self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]
-    ) -> _T:
+    async def _with_session(self, pull: _Pull[_T]) -> _T:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 # Each pull limits its own requests by ``concurrency``.
@@ -120,33 +109,20 @@ class _PullLoop:
 
 
 _lock = threading.Lock()
-_current: _PullLoop | None = None
 
 
-def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, _T]]) -> _T:
+@cache
+def _shared_loop() -> _PullLoop:
+    loop = _PullLoop()
+    atexit.register(loop.end)
+    return loop
+
+
+def run_pull(pull: _Pull[_T]) -> _T:
     """Run the pull with the session that all pulls of this process share."""
-    global _current  # noqa: PLW0603 - each process has one
     with _lock:
-        if _current is None:
-            _current = _PullLoop()
-        loop = _current
+        loop = _shared_loop()
     return loop.run(pull)
-
-
-@atexit.register
-def _end() -> None:
-    if _current is not None:
-        _current.end()
-
-
-def _forget() -> None:
-    global _lock, _current  # noqa: PLW0603 - each process has one
-    # A forked process has no thread for the loop.
-    _lock = threading.Lock()
-    _current = None
-
-
-os.register_at_fork(after_in_child=_forget)
 
 
 def tls_settings(options: HttpOptions) -> ssl.SSLContext | None:
@@ -154,12 +130,7 @@ def tls_settings(options: HttpOptions) -> ssl.SSLContext | None:
 
     Raises SourceError if a file cannot be read.
     """
-    given = {
-        "ca_file": options.ca_file,
-        "cert_file": options.cert_file,
-        "key_file": options.key_file,
-    }
-    paths = {name: path for name, path in given.items() if path is not None}
+    paths = options.model_dump(include={"ca_file", "cert_file", "key_file"}, exclude_none=True)
     if not paths:
         return None
     try:

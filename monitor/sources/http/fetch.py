@@ -103,40 +103,23 @@ async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytes | Non
     No further bytes are read or decompressed.
     """
     encoding = response.headers.get("Content-Encoding", "identity").lower()
-    if encoding == "identity":
-        content = await response.content.readany()
-        if response.content.at_eof() and len(content) <= most:
-            return content
-        if (response.content_length or 0) > most:
-            return None
-        return await _read_plain(response.content, content, most)
-    if encoding not in ("gzip", "x-gzip", "deflate"):
+    if encoding not in ("identity", "gzip", "x-gzip", "deflate"):
         raise zlib.error
-    return await _read_inflated(response.content, most)
-
-
-async def _read_plain(stream: aiohttp.StreamReader, content: bytes, most: int) -> bytes | None:
-    parts = [content]
-    size = len(content)
-    while content and size <= most:
-        content = await stream.readany()
-        parts.append(content)
-        size += len(content)
-    return None if size > most else b"".join(parts)
-
-
-async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | None:
-    inflate = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    inflate = None if encoding == "identity" else zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
+    if inflate is None and (response.content_length or 0) > most:
+        return None
     parts = []
     size = 0
-    while content := await stream.readany():
+    while content := await response.content.readany():
         for start in range(0, len(content), _CHUNK_BYTES):
-            part = inflate.decompress(content[start : start + _CHUNK_BYTES], most + 1 - size)
+            part = content[start : start + _CHUNK_BYTES]
+            if inflate is not None:
+                part = inflate.decompress(part, most + 1 - size)
             parts.append(part)
             size += len(part)
             if size > most:
                 return None
-    if not inflate.eof:
+    if inflate is not None and not inflate.eof:
         raise zlib.error
     return b"".join(parts)
 

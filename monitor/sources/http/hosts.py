@@ -5,7 +5,6 @@ the thread that pulls uses the state. It exists as long as the process.
 """
 
 import asyncio
-import os
 import random
 import time
 from collections import defaultdict
@@ -176,11 +175,7 @@ class Host:
         """
         of_host = self.breakers[""]
         of_address = self.breakers[what]
-        probe: _Probe | RequestFailure | None = None
-        if of_host.is_open:
-            probe = await of_host.admit()
-        elif of_address.is_open:
-            probe = await of_address.admit()
+        probe = await of_host.admit() or await of_address.admit()
         if isinstance(probe, RequestFailure):
             return probe
         silence = None
@@ -287,5 +282,3 @@ class Host:
 
 
 HOSTS = defaultdict[str, Host](Host)  # by name and port
-# Hosts belong to one event loop. A forked process has another event loop.
-os.register_at_fork(after_in_child=HOSTS.clear)

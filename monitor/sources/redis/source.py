@@ -54,10 +54,10 @@ _ADDRESS_OF_SEVERAL = re.compile(
 class RedisServer:
     """A server, a cluster, or the master that sentinels name."""
 
-    def __init__(self, url: str, timeout_s: float) -> None:
-        self._url = url
-        self._timeout_s = timeout_s
-        self.where = "Redis " + re.sub(r"^.*?://(.*@)?|[?].*$", "", url)
+    def __init__(self, options: RedisSourceOptions | RedisUsersOptions) -> None:
+        self._url = options.url.get_secret_value()
+        self._timeout_s = options.timeout.total_seconds()
+        self.where = "Redis " + re.sub(r"^.*?://(.*@)?|[?].*$", "", self._url)
 
     def open(self) -> Any:  # noqa: ANN401 - redis-py's clients have no common class
         """Open a client. It connects at its first command. The client of a cluster connects now."""
@@ -108,7 +108,7 @@ class RedisSource:
 
     def __init__(self, options: RedisSourceOptions) -> None:
         self._options = options
-        self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
+        self._server = RedisServer(options)
         self._items = make_finder(options.items)
         self._scores = make_finder(options.scores) if isinstance(options.scores, str) else None
 
@@ -234,7 +234,7 @@ class RedisUsers:
 
     def __init__(self, options: RedisUsersOptions) -> None:
         self._options = options
-        self._server = RedisServer(options.url.get_secret_value(), options.timeout.total_seconds())
+        self._server = RedisServer(options)
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users. Raises SourceError if there are dimensions, because Redis has no segments."""

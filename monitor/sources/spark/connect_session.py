@@ -147,17 +147,17 @@ def open_table(
     except PySparkException as error:
         condition = error.getCondition() or ""
         if "NOT_FOUND" in condition or "NOT_EXIST" in condition:
-            msg = (
+            raise SourceError(
                 f"{where} does not exist: check table or path, and check that the job "
-                "which writes it has run"
-            )
-            raise SourceError(msg, permanent=False) from None
+                "which writes it has run",
+                permanent=False,
+            ) from None
         if condition.startswith(("FAILED_READ_FILE", "UNABLE_TO_INFER_SCHEMA")):
-            msg = (
+            raise SourceError(
                 f"{where} cannot be read as {options.format} ({condition}): check the path and "
-                "format, or write it again"
-            )
-            raise SourceError(msg, permanent=False) from None
+                "format, or write it again",
+                permanent=False,
+            ) from None
         raise
     return frame, where
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 import pandas as pd
@@ -80,21 +80,16 @@ class OnlyJoined:
         raise SourceError(_NOT_PULLED)
 
 
+@dataclass(frozen=True)
 class JoinedTables:
     """Tables of lists and a table of users.
 
     Port: JoinedSource. ``lists`` has the options of the tables by name, as `SourceKind` describes.
     """
 
-    def __init__(
-        self,
-        lists: Mapping[str, SparkSourceOptions],
-        users: SparkUsersOptions,
-        dimensions: Sequence[str],
-    ) -> None:
-        self._lists = lists
-        self._users = users
-        self._dimensions = tuple(dimensions)
+    lists: Mapping[str, SparkSourceOptions]
+    user_table: SparkUsersOptions
+    dimensions: Sequence[str]
 
     @contextmanager
     def read(self, request: JoinRequest) -> Iterator[_MeasuredThere]:
@@ -103,12 +98,12 @@ class JoinedTables:
         Raises SourceError if the users cannot be read. If lists cannot be read, the run continues,
         and a note says why.
         """
-        with spark.open_session(self._users, Deadline.after(request.timeout_s)) as session:
+        with spark.open_session(self.user_table, Deadline.after(request.timeout_s)) as session:
             spark.ship_program(session)
-            users = _AskedUsers(session, self._users, self._dimensions, request)
+            users = _AskedUsers(session, self.user_table, self.dimensions, request)
             lists = dict[str, _Lists]()
             unread = dict[str, str]()
-            for name, options in self._lists.items():
+            for name, options in self.lists.items():
                 try:
                     lists[name] = _Lists(session, name, options, request)
                 except SourceError as error:
@@ -179,11 +174,11 @@ class _MeasuredThere:
             unreadable.add_packed(row["unreadable"])
             yield bytes(row["part"])
         if measured_users != self.asked.count:
-            msg = (
+            raise SourceError(
                 f"{self._users.where} was replaced while it was read: repeat the run of this "
-                "slot, and from now on replace the whole table in one transaction"
+                "slot, and from now on replace the whole table in one transaction",
+                permanent=False,
             )
-            raise SourceError(msg, permanent=False)
         require_readable_lists(unreadable, limits)
         for parts_of_lists in unreadable.values():
             self.unreadable += parts_of_lists

@@ -11,11 +11,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monitor.measures.reading.ids import id_column, one_array
+from monitor.measures.reading.ids import id_column, one_array, user_index
 from monitor.model.ports import Measurer
 from monitor.model.rankings import Panel, Pull, UserBatch
 from monitor.model.unreadable import ColumnKind, Unreadable, add_up
-from monitor.sources.columns import index_users
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 from monitor.sources.table_lists import ListColumns, TableLists
 
@@ -101,7 +100,7 @@ class MeasuredPartition:
         yield _part(count, self.measurer.measure(users_batch), unreadable)
 
     def _batch(self, table: pa.Table, rows: Sequence[pa.RecordBatch]) -> UserBatch:
-        users = index_users(one_array(table["key"]))
+        users = user_index(one_array(table["key"]))
         labels = {name: one_array(table[name]) for name in self.values}
         pulls = {}
         for name in self.columns:

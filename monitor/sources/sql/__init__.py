@@ -35,11 +35,10 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     try:
         url = sa.make_url(text)
     except (ArgumentError, ValueError):
-        msg = (
+        raise ValueError(
             "is not a database URL: write postgresql://user:password@host:5432/name or "
             "sqlite:///path/to/file.db"
-        )
-        raise ValueError(msg) from None
+        ) from None
     if url.get_backend_name() == "sqlite" and is_file(url.database):
         url = url.set(database=resolve_path(str(url.database), info))
         return SecretStr(url.render_as_string(hide_password=False))

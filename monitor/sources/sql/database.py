@@ -1,7 +1,7 @@
 """A database that is read with limits and without permission to write."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -35,9 +35,9 @@ class ReadOnlyDatabase:
     Each read opens its own connection, so threads share no connection.
     """
 
-    def __init__(self, url: str, max_rows: int) -> None:
-        self._max_rows = max_rows
-        address = sa.make_url(url)
+    def __init__(self, options: SqlOptions) -> None:
+        self._max_rows = options.max_rows
+        address = sa.make_url(options.url.get_secret_value())
         if address.drivername in ("postgresql", "postgres"):
             address = address.set(drivername="postgresql+psycopg")
         self._url = address
@@ -53,11 +53,8 @@ class ReadOnlyDatabase:
         parameter_sets: Iterable[Mapping[str, Any]],
         columns: Sequence[str],
         deadline: Deadline,
-        select: Callable[[TableBatch], TableBatch] = lambda batch: batch,
     ) -> Iterator[TableBatch]:
         """Yield the rows for each set of parameters, in a read-only transaction.
-
-        ``select`` removes rows that are not wanted. They do not count for the limit of rows.
 
         Raises:
             OverdueError: The deadline passed.
@@ -76,12 +73,10 @@ class ReadOnlyDatabase:
                     places = {root: names.index(root) for root in roots.values()}
                     for fetched in self._fetch(result, [*places.values()]):
                         values = dict(zip(places, fetched, strict=True))
-                        batch = select(
-                            {
-                                name: _take_fields(values[root], name, root)
-                                for name, root in roots.items()
-                            }
-                        )
+                        batch = {
+                            name: _take_fields(values[root], name, root)
+                            for name, root in roots.items()
+                        }
                         total += len(batch[columns[0]])
                         if total > self._max_rows:
                             raise SourceError(

@@ -1,12 +1,12 @@
 """Reads lists and tables from a database: queries, whole tables, and logs of served lists."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from itertools import chain, compress
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -14,13 +14,13 @@ import sqlalchemy as sa
 
 from monitor.boundary.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.boundary.options import format_duration
+from monitor.measures.reading.ids import user_index
 from monitor.measures.reading.unreadable_values import Tally, unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.rankings import Arm, CoverageReason, Pull
 from monitor.model.runs import PullRequest
 from monitor.model.unpaired import ARM_COLUMN, AssignedUsers
 from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
-from monitor.sources.columns import index_users
 from monitor.sources.list_collector import pull_without
 from monitor.sources.lookup_tables import ROW_COUNT
 from monitor.sources.sql import SqlOptions, SqlSourceOptions, SqlTableOptions
@@ -35,8 +35,6 @@ from monitor.sources.table_options import (
 )
 from monitor.sources.tables import Table
 
-_MARK = "rankwatch_mark"  # the column with the time or request of a row's list
-
 
 def statement_of(
     options: SqlOptions,
@@ -44,10 +42,7 @@ def statement_of(
     slot: datetime,
     dialect: str,
 ) -> sa.Executable:
-    """The query in the options. Without one, a SELECT of the columns from the table or log.
-
-    For a log in SQLite, `NewestRows` must select rows from the result.
-    """
+    """The query in the options. Without one, a SELECT of the columns from the table or log."""
     if options.table is None:
         assert options.parsed_query is not None  # noqa: S101 - options have a query or a table
         return options.parsed_query.statement()
@@ -109,41 +104,18 @@ def _newest_rows(
     if has_users_only:
         # SQLite sorts rows to group them, which takes half the time of DISTINCT.
         return sa.select(*selected).where(is_in_time).group_by(*selected)
+    user: sa.ColumnElement[Any] = selected[0]
+    request: sa.ColumnElement[Any] = order[-1]
     if dialect == "sqlite":
-        # SQLite takes nearly twice as long for a window function as for the order alone.
-        user = selected[0].collate("BINARY")
-        in_order = sa.select(*selected, order[-1].label(_MARK)).where(is_in_time)
-        return in_order.order_by(user, *(column.desc() for column in order))
-    newest = sa.func.first_value(order[-1]).over(
-        partition_by=selected[0], order_by=[column.desc() for column in order]
+        # In SQLite, a column may ignore upper and lower case.
+        user = user.collate("BINARY")
+        request = request.collate("BINARY")
+    newest = sa.func.first_value(request).over(
+        partition_by=user, order_by=[column.desc() for column in order]
     )
-    is_newest = (order[-1] == newest).label("rankwatch_is_newest")
+    is_newest = (request == newest).label("rankwatch_is_newest")
     newest_rows = sa.select(*selected, is_newest).where(is_in_time).subquery().c
     return sa.select(*list(newest_rows)[:-1]).where(newest_rows["rankwatch_is_newest"])
-
-
-class NewestRows:
-    """Selects the rows of each user's newest list.
-
-    The first column has the user. The rows are ordered by user, and then by time, the newest first.
-    """
-
-    def __init__(self) -> None:
-        self._user = object()  # unlike any user
-        self._mark: object = None  # of the user's newest list
-
-    def select(self, batch: TableBatch) -> TableBatch:
-        """Return the rows of the newest lists. The result may have no rows."""
-        users = next(iter(batch.values()))
-        is_newest = []
-        for user, mark in zip(users, batch[_MARK], strict=True):
-            if user != self._user:
-                self._user = user
-                self._mark = mark
-            is_newest.append(mark == self._mark and mark is not None)
-        if all(is_newest):
-            return batch
-        return {name: list(compress(column, is_newest)) for name, column in batch.items()}
 
 
 def _in_period(
@@ -218,21 +190,6 @@ def _bind_instant(instant: datetime, dialect: str) -> sa.ColumnElement[Any]:
     return sa.func.julianday(text) if dialect == "sqlite" else text
 
 
-def _read_rows(
-    database: ReadOnlyDatabase,
-    statement: sa.Executable,
-    parameter_sets: Iterable[Mapping[str, Any]],
-    columns: Sequence[str],
-    deadline: Deadline,
-) -> Iterator[TableBatch]:
-    """Yield the rows of `statement_of`, as `ReadOnlyDatabase.read` does."""
-    if isinstance(statement, sa.Select) and _MARK in statement.selected_columns:
-        columns = (*columns, _MARK)
-        select = NewestRows().select
-        return database.read(statement, parameter_sets, columns, deadline, select)
-    return database.read(statement, parameter_sets, columns, deadline)
-
-
 def count_unserved(
     database: ReadOnlyDatabase,
     options: SqlOptions,
@@ -277,7 +234,7 @@ class SqlTable(Table):
 
     def __init__(self, options: SqlTableOptions) -> None:
         super().__init__(options)
-        self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
+        self._database = ReadOnlyDatabase(options)
 
     def where(self, slot: datetime) -> str:  # noqa: ARG002 - the base's signature
         """Return the database. It is the same for all slots."""
@@ -295,11 +252,11 @@ class SqlTable(Table):
             yield from self._read(slot, columns, deadline)
         except OverdueError:
             limit = format_duration(options.timeout)
-            msg = (
+            raise SourceError(
                 f"{database.where} did not send all rows within {limit}: raise timeout, or "
-                "select fewer rows"
-            )
-            raise SourceError(msg, permanent=False) from None
+                "select fewer rows",
+                permanent=False,
+            ) from None
 
     def _read(
         self, slot: datetime, columns: Sequence[str], deadline: Deadline
@@ -314,7 +271,7 @@ class SqlTable(Table):
         unserved = count_unserved(database, options, deadline)
         if unserved:
             require_readable(unserved, options.max_unreadable)
-        yield from _read_rows(database, statement, [parameters], columns, deadline)
+        yield from database.read(statement, [parameters], columns, deadline)
 
 
 class SqlOutcomes(SqlTable):
@@ -348,7 +305,7 @@ class SqlUsers(SqlTable):
         tally = Tally(self.where(slot))
         parts = [pd.DataFrame({"user": [], "arm": []}, dtype="str")]
         for batch in self.batches(slot, (user, ARM_COLUMN)):
-            users = index_users(self._users(batch, tally))
+            users = user_index(self._users(batch, tally))
             parts.append(pd.DataFrame({"user": users, "arm": batch[ARM_COLUMN]}))
         require_readable(tally.unreadable, self._max_unreadable)
         rows = pd.concat(parts).dropna()
@@ -360,10 +317,8 @@ class SqlUsers(SqlTable):
         count = {arm: int((arm_of_user == arm).sum()) for arm in Arm}
         switched = pd.Index(repeated["user"][is_switched].unique(), dtype="str")
         served = self._options.served
+        served.require_unswitched(tally.where, count, len(switched))
         for arm in Arm:
-            if not count[arm] and len(switched):
-                problem = served.describe_switched(arm, len(switched))
-                raise SourceError(f"{tally.where} {problem}")
             if not count[arm]:
                 problem = served.describe_unserved(arm, slot, self._newest_of(arm))
                 raise SourceError(f"{tally.where} {problem}", permanent=False)
@@ -395,7 +350,7 @@ class SqlSource:
 
     def __init__(self, options: SqlSourceOptions) -> None:
         self._options = options
-        self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
+        self._database = ReadOnlyDatabase(options)
         self._names = options.bound_names
         self._late = f"{self._database.where} had not answered when the run's deadline passed"
 
@@ -455,4 +410,4 @@ class SqlSource:
             roots = self._database.roots_of(options, options.columns, deadline)
             statement = statement_of(options, roots, request.slot, self._database.dialect)
             columns = options.columns
-            yield from _read_rows(self._database, statement, parameter_sets(), columns, deadline)
+            yield from self._database.read(statement, parameter_sets(), columns, deadline)

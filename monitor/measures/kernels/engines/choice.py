@@ -15,7 +15,7 @@ The extra ``[fast]`` installs numba. Loading machine code takes 0.8 s of CPU tim
 needs 90 to 120 MB of memory. Compiling takes about five seconds, once for each machine and version.
 The cache of machine code is in `__pycache__` next to `compiled_pairs`, in the user's cache
 directory, or in ``NUMBA_CACHE_DIR``. This command fills the cache in advance, for example in an
-image: ``python -c "from monitor.measures.kernels.engines.choice import load; load()"``.
+image: ``python -c "import monitor.measures.kernels.engines.compiled_pairs"``.
 """
 
 import mmap

@@ -13,7 +13,13 @@ from monitor.measures.kernels.alignment import (
     divide,
 )
 from monitor.measures.kernels.engines.positions import count_inversions, rank_dtype
-from monitor.measures.kernels.kendall.weighted import Tied, find_tied, rank_tied
+from monitor.measures.kernels.kendall.weighted import (
+    Tied,
+    count_equal,
+    find_tied,
+    number_runs,
+    rank_tied,
+)
 from monitor.model.arrays import Array, Floats, Integers
 
 _NARROW_K = 2**13  # 32 bits are enough for shorter lists, and take half the time
@@ -218,15 +224,12 @@ def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
 def _count_equal_pairs(ordered: Integers, count: Integers) -> Integers:
     """The number of pairs of equal values among the first ``count`` values of each sorted column.
 
-    Equal values are neighbours, because the columns are sorted. Each value forms a pair with each
-    earlier value that equals it.
+    The other values differ from these values.
     """
-    index = np.arange(len(ordered))[:, None]
-    # The index of each value that differs from the value before it, and otherwise 0.
-    first_index = np.zeros(ordered.shape, dtype=np.int64)
-    np.multiply(index[1:], ordered[1:] != ordered[:-1], out=first_index[1:])
-    equal_before = index - np.maximum.accumulate(first_index, axis=0)
-    pairs: Integers = np.where(index < count, equal_before, 0).sum(axis=0)
+    is_counted = np.arange(len(ordered))[:, None] < count
+    pairs: Integers = (
+        np.where(is_counted, count_equal(number_runs(ordered)) - 1, 0).sum(axis=0) // 2
+    )
     return pairs
 
 

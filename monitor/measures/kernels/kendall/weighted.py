@@ -5,6 +5,7 @@ import numpy as np
 from monitor.measures.kernels.alignment import (
     Alignment,
     Shared,
+    by_baseline_rank,
     by_candidate_rank,
     derive_once,
     divide,
@@ -58,18 +59,16 @@ def rank_tied(alignment: Alignment, columns: Rows) -> Tied:
     k = alignment.k
     positions = alignment.positions[:, columns]
     is_common = positions < k
-    candidate_runs = _number_runs(alignment.scores.candidate[:, columns])
-    places = np.minimum(positions, k - 1).astype(np.intp)
-    # The value in the candidate's list at the place of each item of the baseline's list.
-    candidate = np.take_along_axis(candidate_runs, places, axis=0)
+    candidate_runs = number_runs(alignment.scores.candidate[:, columns])
+    candidate = by_baseline_rank(positions, candidate_runs)
     return Tied(
-        baseline=np.where(is_common, _number_runs(alignment.scores.baseline[:, columns]), k),
+        baseline=np.where(is_common, number_runs(alignment.scores.baseline[:, columns]), k),
         candidate=np.where(is_common, candidate, k),
         count=np.add.reduce(is_common, axis=0, dtype=np.int64),
     )
 
 
-def _number_runs(values: Floats | Integers) -> Integers:
+def number_runs(values: Floats | Integers) -> Integers:
     """Number the runs of equal values in each column from 0, from the top down."""
     starts = np.zeros(values.shape, dtype=np.bool_)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
@@ -104,9 +103,9 @@ def _tau_one_way(tied: Tied) -> Floats:
     theirs = keys % (k + 1)
     weights = np.where(np.arange(k)[:, None] < z, 1.0 / np.arange(1, k + 1)[:, None], 0.0)
     # For each item, the number of items with which it is not tied.
-    untied_ours = z - _count_equal(ours)
-    untied_theirs = z - _count_equal(theirs)
-    untied_in_any = z - _count_equal(_number_runs(keys))
+    untied_ours = z - count_equal(ours)
+    untied_theirs = z - count_equal(theirs)
+    untied_in_any = z - count_equal(number_runs(keys))
     untied_in_both = untied_ours + untied_theirs - untied_in_any
     # The number of pairs in the same order, minus the number of pairs in opposite order.
     surplus = untied_in_both - 2 * _count_opposite(theirs)
@@ -123,7 +122,7 @@ def _count_opposite(ranks: Integers) -> Integers:
     return opposite
 
 
-def _count_equal(ranks: Integers) -> Integers:
+def count_equal(ranks: Integers) -> Integers:
     """For each value, how often the value occurs in its column.
 
     Values are from 0 to k.
