@@ -225,13 +225,16 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
     listed = {}
+    served = None
     if options.assignments is not None:
         listed = dict.fromkeys(Arm, open_users(options.served_since, options.log))
+        served = open_users(options.served_users, options.log)
     return UnpairedArms(
         lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
         assigned=open_assigned(options.assigned),
         outcomes=_open_outcomes(options) if options.outcomes else None,
         listed=listed,
+        served=served,
     )
 
 

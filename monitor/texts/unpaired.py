@@ -92,7 +92,17 @@ def write_arms(unpaired: UnpairedResults) -> list[str]:
     if unpaired.switched:
         switched = count_of(unpaired.switched, "user")
         sentences.append(f"left out, because they switched arms: {switched}")
+    if unpaired.served_by_any:
+        sentences.append(_write_served_by_other(unpaired))
     return sentences
+
+
+def _write_served_by_other(unpaired: UnpairedResults) -> str:
+    others = count_of(unpaired.served_by_other, "user")
+    return (
+        f"newest list from the other arm than in assignments: {others} of "
+        f"{unpaired.served_by_any:,}"
+    )
 
 
 def write_faulty_lists(coverage: CoverageRow) -> list[str]:
@@ -197,4 +207,6 @@ def write_split(found: UnpairedResults) -> tuple[str, ...]:
     if found.switched:
         switched = count_of(found.switched, "user")
         sentences.append(f"Left out, because they switched arms since the test began: {switched}.")
+    if found.served_by_other:
+        sentences.append(f"{_write_served_by_other(found).capitalize()}.")
     return tuple(sentences)

@@ -459,6 +459,8 @@ EXAMPLES: Any = {
         reasons(RunReasonKind.SPLIT_OFF, users=4013, asked=7187, limit=0.5, slot=SLOT),
         partial(write_off_split, 4013, 3174, 1 / 3),
         reasons(RunReasonKind.SWITCHED, users=34, asked=1000, limit=0.01),
+        reasons(RunReasonKind.SERVED_BY_OTHER, users=34, asked=1000, limit=0.01),
+        reasons(RunReasonKind.ROWS_LOST, users=900, asked=1000),
         reasons(RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE),
         reasons(RunReasonKind.FEW_BEFORE, arm=Arm.BASELINE, users=12, asked=50, limit=0.5),
         reasons(RunReasonKind.ARMS_DIFFERED, limit=0.0003),
@@ -780,7 +782,10 @@ EXAMPLES: Any = {
             """,
         ),
         *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOME_SERIES),
-        partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
+        partial(
+            write_split,
+            replace(UNPAIRED, log_e=11.5, switched=3, served_by_other=2, served_by_any=900),
+        ),
     ],
 }
 

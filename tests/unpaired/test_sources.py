@@ -183,6 +183,8 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigne
     # Not even u89 switched: only the assignments say so.
     assert found.unpaired.users[Arm.CANDIDATE] == ArmCounts(assigned=40, served=30, compared=30)
     assert found.unpaired.switched == 0
+    # The newest list of u60 came from the other arm.
+    assert (found.unpaired.served_by_other, found.unpaired.served_by_any) == (1, 90)
     means = {each.metric: each.mean for each in found.summaries if each.segment == "all"}
     # One of three lists has one new item of three.
     assert means["candidate_self(overlap)"] == pytest.approx((20 + 10 * 2 / 3) / 30)
