@@ -138,7 +138,7 @@ class ServedOptions(Options):
         name, value = self.arms.name, self.arms.value_of[arm]
         return (
             f"has no user with only {name} = {value!r}, because {switched:,} users have rows of "
-            "both arms: check the columns with the user and the arm"
+            "both arms: check the columns with the user and the arm, and check when the test began"
         )
 
     def period(self, slot: datetime) -> tuple[datetime | None, datetime]:

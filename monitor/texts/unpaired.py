@@ -5,9 +5,10 @@ from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm, CoverageRow
+from monitor.model.run_reasons import RunReason
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_cause
-from monitor.texts.run_reasons import write_off_split
+from monitor.texts.run_reasons import write_off_split, write_run_reason
 from monitor.texts.wording import count_of
 
 LIMIT_OF_SELF_GAPS = (
@@ -125,6 +126,11 @@ def write_needs_pairs(comparison: str) -> str:
         f"each user of {comparison} is served by one arm only, and suggest needs the lists of both "
         "arms for each user: use rules with learned:, such as rules: default"
     )
+
+
+def write_unusable(reason: RunReason) -> str:
+    """Say that the figures of a comparison cannot be used, and why."""
+    return f"Do not use these figures: {write_run_reason(reason)}."
 
 
 def write_changed_split(planned: float, earlier: float) -> str:

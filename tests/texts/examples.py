@@ -152,6 +152,7 @@ from monitor.texts.unpaired import (
     write_outcomes,
     write_split,
     write_unpaired,
+    write_unusable,
 )
 from monitor.texts.verdicts import (
     name_series,
@@ -593,8 +594,9 @@ EXAMPLES: Any = {
         *plain(
             planning,
             """
-            write_checked           rankwatch.yaml, 3, 1, []
-            write_checked           rankwatch.yaml, 1, 0, [home-feed]
+            write_checked           rankwatch.yaml, 3, 1, [], []
+            write_checked           rankwatch.yaml, 1, 0, [home-feed], [home-feed]
+            write_checked           rankwatch.yaml, 1, 0, [], [home-feed]
             write_database          "PostgreSQL database rankwatch at db.internal:5432", "0001"
             write_database          SQLite database /var/lib/rankwatch/rankwatch.db, null
             write_first_change      rankwatch.yaml, baseline, 12
@@ -767,6 +769,7 @@ EXAMPLES: Any = {
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
         partial(write_split, UNPAIRED),
+        partial(write_unusable, RunReason(kind=RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE)),
         partial(write_faulty_lists, coverage_row(690, reasons={(Arm.CANDIDATE, "too_slow"): 34})),
         partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
         *plain(

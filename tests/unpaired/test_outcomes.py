@@ -271,7 +271,9 @@ def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
     assert "outcomes: column 'clicks' of " in run["reason"]
     text = text.replace("[clicks]", "[click]").replace(": clicks", ": click")
     config.write_text(text.replace("within: 1d", "within: 3650d"))
-    assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
+    check = rankwatch("check")
+    assert "no column 'click' (did you mean 'clicks'?)" in check.stdout
+    assert check.returncode == 3
     assert_refused("""
         compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome click | 2 | no column 'click'
         compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome views --outcome clicks | 2 | column 'clicks' of
@@ -315,6 +317,10 @@ def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused():
         interleaved log.jsonl --teams old | 2 | must have two values
         {INTERLEAVED} --click item | 2 | column 'item' of
         {INTERLEAVED} --click clicked | 2 | no column 'clicked' (did you mean 'click'?)
+    """)
+    LOG.write_text(LOG.read_text().replace("true", "-1", 1))
+    assert_refused(f"""
+        {INTERLEAVED} | 2 | 1 of 4 rows cannot be read (text, such as '-1'): clicks must be true,
     """)
 
 

@@ -54,13 +54,17 @@ def test_a_log_is_compared_without_a_configuration():
 
 
 def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
-    said = rankwatch(f"{COMPARE} --worst 1 --split 0.99").stdout
+    done = rankwatch(f"{COMPARE} --worst 1 --split 0.99")
+    said = done.stdout
     lines = said.splitlines()
     assert lines[-2].startswith("If another split was planned, give")
+    assert lines[-1].startswith("Do not use these figures: the users are not split as planned")
+    assert done.returncode == 3
     assert re.search(r"\ncompared with a pre-test list +60 +59\n", said)
     assert "Left out, because they switched arms since the test began: 1 user." in lines
     assert re.search(r"\n +before +now \(candidate\)\n", said)
-    assert lines[-1].startswith("One run cannot say whether a gap is normal")
+    last = rankwatch(COMPARE).stdout.splitlines()[-1]
+    assert last.startswith("One run cannot say whether a gap is normal")
 
 
 def test_options_that_do_not_fit_together_are_refused_and_what_needs_pairs():

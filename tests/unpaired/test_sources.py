@@ -303,7 +303,12 @@ def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
     clock = partial(StillClock, at=BEGINS + 2 * DAY)
     monkeypatch.setattr(preview, "SystemClock", clock)
 
-    said = rankwatch("check --users 1").stdout
+    done = rankwatch("check --users 1")
 
-    assert "baseline: 156 users since the test began, 156 with a current list, 156 of them" in said
-    assert "the users are not split as planned: the baseline has 156 users" in said
+    for said in (
+        "baseline: 156 users since the test began, 156 with a current list, 156 of them",
+        "the users are not split as planned: the baseline has 156 users",
+        "but cannot be used yet, for the reasons above: checkout-test",
+    ):
+        assert said in done.stdout
+    assert done.returncode == 3
