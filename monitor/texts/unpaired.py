@@ -18,7 +18,8 @@ LIMIT_OF_SELF_GAPS = (
 """What an unpaired comparison cannot see. Pages, commands and guides say it."""
 ONE_RUN = (
     "One run cannot say whether a gap is normal, because two healthy trainings have a gap too. "
-    "Compare the log of several days, or configure the comparison: its rules learn what is normal."
+    "Compare the log of several days, or configure the comparison (rankwatch init --unpaired): its "
+    "rules learn what is normal."
 )
 """How to read the gaps of a single run."""
 OTHER_SPLIT = (
