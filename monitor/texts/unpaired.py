@@ -12,7 +12,8 @@ from monitor.texts.run_reasons import write_off_split, write_run_reason
 from monitor.texts.wording import count_of
 
 LIMIT_OF_SELF_GAPS = (
-    "Two arms that move equally far in different directions have no self gap. If you can ask the "
+    "Two arms that move equally far in different directions have no self gap. If the models of both "
+    "arms are alike, lists that come from the other arm's model look healthy. If you can ask the "
     "candidate for the baseline's users too, a paired comparison is better."
 )
 """What an unpaired comparison cannot see. Pages, commands and guides say it."""
