@@ -34,6 +34,7 @@ from monitor.pipeline.unpaired_faults import (
     make_scene_since_run,
 )
 from monitor.statistics.attribution.decomposition import compare_exposure
+from monitor.statistics.attribution.faults import Fault
 from monitor.statistics.attribution.parts import average_parts
 from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
@@ -121,29 +122,31 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
         ),
     )
     scene = make_scene_since_run(users, past)
-    finding = None
+    fault = None
     since = None
     if scene is not None:
         shows_items = comparison.judging.shows_items
-        finding = find_fault_since_run(users, past, scene, shows_items=shows_items)
-    if finding is not None:
+        fault = find_fault_since_run(users, past, scene, shows_items=shows_items)
+    if fault is not None:
         since = memory.former_slot
     else:
-        finding = find_fault_since_test(users)
-    explanation = _make_explanation(series, gaps, finding, users, results)
-    if finding is not None and since is not None and former is not None:
-        explanation = _compare_with_run(explanation, finding, users, former, since)
+        fault = find_fault_since_test(users)
+    explanation = _make_explanation(series, gaps, fault, users, results)
+    if fault is not None and since is not None and former is not None:
+        explanation = _compare_with_run(explanation, fault.finding, users, former, since)
     return _make_split(users, metric, scene), explanation
 
 
 def _make_explanation(
     series: str,
     gaps: Mapping[str, Summary],
-    finding: Finding | None,
+    fault: Fault | None,
     users: DividedSubset,
     results: UnpairedResults,
 ) -> Explanation:
-    """Make the explanation from the finding, or else from the self gap of all users."""
+    """Make the explanation from the fault, or else from the self gap of all users."""
+    finding = None if fault is None else fault.finding
+    also = None if fault is None else fault.also
     amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
     error = gaps[ALL].standard_error or 0.0
     is_clear = abs(amounts[ALL]) >= CLEAR_DROP * error
@@ -161,7 +164,9 @@ def _make_explanation(
     )
     return Explanation(
         metric=series,
-        sentence=write_unpaired(finding, amounts, segment, results.excess, is_clear=is_clear),
+        sentence=write_unpaired(
+            finding, amounts, segment, results.excess, also=also, is_clear=is_clear
+        ),
         segment=segment,
         now=amounts[ALL],
         gained=shift.gained,
@@ -170,6 +175,7 @@ def _make_explanation(
         left=shift.left,
         groups=(),
         finding=finding,
+        also=also,
         arm=arm,
     )
 

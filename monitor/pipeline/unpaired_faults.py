@@ -14,7 +14,7 @@ from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.run_explanation import Names
 from monitor.statistics.attribution.changes import OwnLists, PairChanges, pair_runs
-from monitor.statistics.attribution.faults import find_fault
+from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.scene import Scene, is_increase
 
 STALE_SHARE = 0.5
@@ -62,7 +62,7 @@ def make_scene_since_run(users: DividedSubset, past: UnpairedPast) -> Scene | No
 
 def find_fault_since_run(
     users: DividedSubset, past: UnpairedPast, scene: Scene, *, shows_items: bool
-) -> Finding | None:
+) -> Fault | None:
     """Find the fault of one arm or of both arms since an earlier run. ``scene`` has its lists."""
     fault = find_fault(scene)
     finding = None if fault is None else fault.finding
@@ -70,11 +70,11 @@ def find_fault_since_run(
     names = Names(pairing=subset.pairing, users=subset.scores.users, former=past.former)
     respelled = find_respelled(scene, finding, names.name_item, ())
     if respelled is not None:
-        finding = respelled if shows_items else respelled.without_examples
-    return None if finding is None else _count_all(finding, users)
+        fault = Fault(finding=respelled if shows_items else respelled.without_examples)
+    return None if fault is None else _count_all(fault, users)
 
 
-def find_fault_since_test(users: DividedSubset) -> Finding | None:
+def find_fault_since_test(users: DividedSubset) -> Fault | None:
     """Find a fault of one arm since before the test.
 
     None if the lists of both arms changed equally much.
@@ -91,11 +91,11 @@ def find_fault_since_test(users: DividedSubset) -> Finding | None:
     if fault.finding.arms == (Arm.BASELINE,) and is_kept[Arm.CANDIDATE].mean() >= STALE_SHARE:
         # Compared with so many unchanged lists, the baseline's lists seem to change too much.
         return _describe_stale(users, is_kept[Arm.CANDIDATE])
-    return _count_all(fault.finding, users)
+    return _count_all(fault, users)
 
 
-def _find_stale_candidate(users: DividedSubset, is_kept: Mapping[Arm, Flags]) -> Finding | None:
-    """Return a finding if far more users of the candidate than of the baseline keep their lists."""
+def _find_stale_candidate(users: DividedSubset, is_kept: Mapping[Arm, Flags]) -> Fault | None:
+    """Return a fault if far more users of the candidate than of the baseline keep their lists."""
     baseline, candidate = is_kept[Arm.BASELINE], is_kept[Arm.CANDIDATE]
     is_far_more = candidate.sum() >= TIMES_KEPT * baseline.sum()
     if not is_far_more or not is_increase(candidate, baseline):
@@ -103,8 +103,8 @@ def _find_stale_candidate(users: DividedSubset, is_kept: Mapping[Arm, Flags]) ->
     return _describe_stale(users, candidate)
 
 
-def _describe_stale(users: DividedSubset, is_kept: Flags) -> Finding:
-    """Return the finding that these users of the candidate still get their pre-test lists."""
+def _describe_stale(users: DividedSubset, is_kept: Flags) -> Fault:
+    """Return the fault that these users of the candidate still get their pre-test lists."""
     finding = Finding(
         kind=FaultKind.STALE,
         arms=(Arm.CANDIDATE,),
@@ -114,13 +114,18 @@ def _describe_stale(users: DividedSubset, is_kept: Flags) -> Finding:
         compared=len(is_kept),
         detail={"of_before": 1.0},
     )
-    return _count_all(finding, users)
+    return _count_all(Fault(finding=finding), users)
 
 
-def _count_all(finding: Finding, users: DividedSubset) -> Finding:
-    """Return the finding about the users in a scene as a finding about all users of its arms."""
-    compared = sum(len(users.rows(arm)) for arm in finding.arms)
-    return replace(finding, users=round(finding.share * compared), compared=compared)
+def _count_all(fault: Fault, users: DividedSubset) -> Fault:
+    """Return the findings about the users in a scene as findings about all users of their arms."""
+
+    def count(finding: Finding) -> Finding:
+        compared = sum(len(users.rows(arm)) for arm in finding.arms)
+        return replace(finding, users=round(finding.share * compared), compared=compared)
+
+    also = None if fault.also is None else count(fault.also)
+    return replace(fault, finding=count(fault.finding), also=also)
 
 
 def _make_scene(

@@ -7,7 +7,7 @@ from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm, CoverageRow
 from monitor.model.run_reasons import RunReason
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
-from monitor.texts.explanations import join_sentences, shorten_name, write_cause
+from monitor.texts.explanations import join_sentences, shorten_name, write_also, write_cause
 from monitor.texts.run_reasons import write_off_split, write_run_reason
 from monitor.texts.wording import count_of
 
@@ -61,17 +61,18 @@ def write_unpaired(
     segment: str,
     excess: BetweenExcess | None,
     *,
+    also: Finding | None = None,
     is_clear: bool,
 ) -> str:
     """Say what happened to the users of an arm, and which arm's users moved farther.
 
     ``gaps`` are the self gaps by segment: how much farther the candidate's users moved from their
-    pre-test lists. ``segment`` is named if it is not ``all``. With ``is_clear``, the gap of all
-    users is larger than chance among users can explain.
+    pre-test lists. ``segment`` is named if it is not ``all``. ``also`` is another fault, of other
+    users. With ``is_clear``, the gap of all users is larger than chance among users can explain.
     """
     sentences = []
     if finding is not None:
-        sentences.append(f"{write_cause(finding)}.")
+        sentences += [f"{write_cause(finding)}.", *write_also(also)]
     sentences.append(_write_gap(gaps[ALL]) if is_clear else _EQUAL)
     if segment in gaps and segment != ALL:
         amount = abs(gaps[segment])

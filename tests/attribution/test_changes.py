@@ -369,6 +369,25 @@ def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arm
     assert found.users == 400
 
 
+@pytest.mark.parametrize("arm, kind", [("candidate", "missing"), ("baseline", "cut_short")])
+def test_a_second_fault_of_other_users_is_named_too(arm, kind):
+    """A fifth of the users get one list from the candidate. Other users get no list, or short lists of the baseline."""
+    length = 0 if kind == "missing" else 5
+
+    class Two(Planted):
+        def lists(self, shop, of_arm, day):
+            served = super().lists(shop, of_arm, day)
+            if of_arm == arm:
+                for name in shop.names[-160:]:
+                    served[name] = served[name][:length]
+            return served
+
+    found = measure(Two(0.2, lambda *_: [*range(10)]), BEGINS, past()).explanation
+    assert (found.finding.kind, found.also.kind, found.also.arms) == ("shared_list", kind, (arm,))
+    assert (found.finding.users, found.also.users) == (160, 160)
+    assert "Another fault: 160 of 800 users (20 %)" in found.sentence
+
+
 def test_a_category_that_both_arms_lost_is_named_with_all_its_items():
     fault = Fault(kind=Kind.CATEGORY_GONE, begins=BEGINS, arms=tuple(Arm))
     found, wrong = explain(fault, past())

@@ -96,6 +96,7 @@ from monitor.texts.deliveries import (
 )
 from monitor.texts.explanations import (
     write_alert_text,
+    write_also,
     write_cause,
     write_distance,
     write_drop,
@@ -729,6 +730,7 @@ EXAMPLES: Any = {
         finding(FaultKind.RESPELLED, spelling=MISMATCH),
         partial(write_cause, finding(FaultKind.NOISE).args[0]),
         partial(write_recalled, "No clear cause.", SLOT),
+        partial(write_also, found(FaultKind.CUT_SHORT, detail=SHORTER)),
     ],
     "Why similarity fell without a fault": [
         drop(membership=0.1),
