@@ -130,6 +130,7 @@ CREATE TABLE transitions (
     incident TEXT,
     is_new_normal BOOLEAN DEFAULT 0 NOT NULL,
     headline TEXT,
+    concerned INTEGER,
     removed VARCHAR(20),
     CONSTRAINT ck_transitions_from_state CHECK (from_state IN ('quiet', 'pending', 'firing')),
     CONSTRAINT ck_transitions_to_state CHECK (to_state IN ('quiet', 'pending', 'firing')),

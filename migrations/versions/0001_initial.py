@@ -227,6 +227,7 @@ def _create_tables() -> None:
         sa.Column("incident", sa.Text()),
         sa.Column("is_new_normal", sa.Boolean(), nullable=False, server_default=sa.false()),
         sa.Column("headline", sa.Text()),
+        sa.Column("concerned", sa.Integer()),
         sa.Column("removed", WORD),
         sa.CheckConstraint(
             "from_state IN ('quiet', 'pending', 'firing')", name=op.f("ck_transitions_from_state")

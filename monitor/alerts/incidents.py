@@ -201,9 +201,10 @@ def find_leads(changes: Iterable[Transition]) -> tuple[Transition, ...]:
     """Select the changes that represent all of these changes, in their order.
 
     If an alert changes on all users, only this change is selected. Its changes on segments are left
-    out. But if one segment explains the change of all users, only this segment's change is
-    selected. If the alert does not change on all users, its changes on all segments are selected.
-    Starts, acknowledgements and ends are treated separately.
+    out. But if one segment explains the start on all users, only this segment's start is selected.
+    At an end the values are normal, so they do not show which segment was the cause. If the alert
+    does not change on all users, its changes on all segments are selected. Starts,
+    acknowledgements and ends are treated separately.
     """
     by_alert: dict[tuple[object, ...], list[Transition]] = defaultdict(list)
     for change in changes:
@@ -236,6 +237,8 @@ def _leads_of(changes: Sequence[Transition]) -> Sequence[Transition]:
         return changes
     # The alert may have ended and begun again. Then its newest change is used.
     everybody = of_all_users[-1]
+    if everybody.is_end:
+        return [everybody]
     segments = [change for change in changes if _explains(change, everybody)]
     return [min(segments, key=attrgetter("users"), default=everybody)]
 
@@ -302,7 +305,8 @@ class WakeUps:
 
     count: int = 0
     severity: Severity = Severity.INFO
-    users: float = 0.0
+    users: float = 0.0  # counted by the alerts
+    concerned: float = 0.0  # by the alerts or by the fault, whichever is more
     # Whether it concerns at least half of the users of its largest alert
     concerns_most: bool = False
     faults: frozenset[Symptom] = frozenset()
@@ -318,7 +322,10 @@ def count_wake_ups(starts: Sequence[Transition]) -> WakeUps:
     - it begins,
     - its severity rises,
     - another fault joins,
-    - the number of concerned users has doubled since the last time.
+    - the alerts count twice as many users as were concerned the last time.
+
+    The fault of the run may concern more users than the alerts count. Messages name the larger
+    number, so growth is measured from it.
 
     If users lose their lists slowly, the number of users doubles many times. So after
     people were woken up for growth, growth wakes them again only if most users are concerned.
@@ -332,6 +339,7 @@ def count_wake_ups(starts: Sequence[Transition]) -> WakeUps:
             count=last.count + 1,
             severity=min((start.severity for start in seen), key=_LOUDEST.index),
             users=users,
+            concerned=max([users, *(start.concerned or 0 for start in seen)]),
             concerns_most=users >= URGENT_SHARE * max(start.users for start in seen),
             faults=_FAULTS & {find_symptom(start.kind, start.statistic) for start in seen},
         )
@@ -350,8 +358,8 @@ def _why_worse(before: WakeUps, now: WakeUps) -> str | None:
         return write_more_severe(before.severity, now.severity)
     joined = now.faults - before.faults if before.faults else frozenset()
     may_wake = not before.has_grown or now.concerns_most or joined
-    if may_wake and now.users >= max(_GROWN * before.users, 1.0):
-        return write_more_users(before.users, now.users)
+    if may_wake and now.users >= max(_GROWN * before.concerned, 1.0):
+        return write_more_users(before.concerned, now.users)
     if joined:
         return write_joined(joined)
     return None

@@ -224,6 +224,8 @@ class Transition:
     # model.
     is_new_normal: bool = False
     headline: str | None = None  # the cause in one clause; None if `reason` is only one clause
+    # For a start: number of users with the fault of the run. None if the fault is unknown.
+    concerned: int | None = None
     removed: Removed | None = None  # for an end: what was removed, if the alert is no longer judged
 
     @property

@@ -134,16 +134,21 @@ def leave_out_weak_cause(
 
     ``starts`` are the transitions of the alerts that begin. The finding is left out if it has few
     users and hardly explains the drop, although an alert on a drop begins. It is kept if an alert
-    that begins counts its users.
+    that begins counts its users. A small change of all lists is left out too, unless an alert on a
+    mean or a gap begins.
     """
     finding = None if explanation is None else explanation.finding
     if explanation is None or finding is None or explanation.is_recalled:
         return explanation
-    explains_enough = finding.explained is None or finding.explained >= _LEAST_CAUSE_SHARE
-    if explains_enough or finding.share >= _CAUSE_USERS:
+    if any(reports_fault(start, finding) for start in starts):
         return explanation
-    is_counted = any(reports_fault(start, finding) for start in starts)
-    if is_counted or not any(map(_says_less_similar, starts)):
+    if "is_general" in finding.detail:
+        is_cause = any(start.kind is RuleKind.SIMILARITY for start in starts)
+    else:
+        explains_enough = finding.explained is None or finding.explained >= _LEAST_CAUSE_SHARE
+        has_many_users = finding.share >= _CAUSE_USERS
+        is_cause = explains_enough or has_many_users or not any(map(_says_less_similar, starts))
+    if is_cause:
         return explanation
     return replace(explanation, finding=None, sentence=write_no_cause(explanation))
 
@@ -278,9 +283,12 @@ def add_explanations(
         if text is None:
             explained.append(transition)
             continue
-        headline = transition.headline if finding is None else write_cause(finding)
+        if finding is not None:
+            transition = replace(  # noqa: PLW2901
+                transition, headline=write_cause(finding), concerned=finding.users
+            )
         text = " ".join((text, *write_models(measured.models, measured.slot)))
-        explained.append(replace(transition, explanation=text, headline=headline))
+        explained.append(replace(transition, explanation=text))
     return tuple(explained)
 
 

@@ -31,6 +31,7 @@ from monitor.pipeline.unpaired_faults import (
     UnpairedPast,
     find_fault_since_run,
     find_fault_since_test,
+    find_stale_candidate,
     make_scene_since_run,
 )
 from monitor.statistics.attribution.decomposition import compare_exposure
@@ -127,14 +128,29 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
     if scene is not None:
         shows_items = comparison.judging.shows_items
         fault = find_fault_since_run(users, past, scene, shows_items=shows_items)
-    if fault is not None:
         since = memory.former_slot
-    else:
+    stale = find_stale_candidate(users, former)
+    if stale is not None and _is_better(stale, fault):
+        fault = Fault(finding=stale)
+        since = None
+    elif fault is None:
         fault = find_fault_since_test(users)
+        since = None
     explanation = _make_explanation(series, gaps, fault, users, results)
     if fault is not None and since is not None and former is not None:
         explanation = _compare_with_run(explanation, fault.finding, users, former, since)
     return _make_split(users, metric, scene), explanation
+
+
+def _is_better(stale: Finding, fault: Fault | None) -> bool:
+    """Return whether pre-test lists explain more than the fault since an earlier run.
+
+    Pre-test lists have many new items too, if they are compared with that run.
+    """
+    if fault is None or "is_general" in fault.finding.detail:
+        return True
+    finding = fault.finding
+    return finding.kind.facts.looks_like_training and stale.users >= finding.users
 
 
 def _make_explanation(

@@ -8,14 +8,15 @@ import numpy as np
 from monitor.model.arrays import Codes, Flags, Rows
 from monitor.model.explanation import FaultKind, Finding, Histograms
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL, Arm, PairBatch
+from monitor.model.rankings import Arm, PairBatch
 from monitor.pipeline.divided_subset import DividedSubset
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.run_explanation import Names
 from monitor.statistics.attribution.changes import OwnLists, PairChanges, pair_runs
+from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
 from monitor.statistics.attribution.faults import Fault, find_fault
-from monitor.statistics.attribution.scene import Scene, is_increase
+from monitor.statistics.attribution.scene import LEAST_AFFECTED_USERS, Scene
 
 STALE_SHARE = 0.5
 """The candidate is stale if at least this share of its users get their pre-test list.
@@ -23,8 +24,8 @@ STALE_SHARE = 0.5
 It is then the candidate's fault, although the baseline's lists changed more.
 """
 TIMES_KEPT = 3
-"""If fewer users of the candidate get their pre-test list, but so many times as many users as of the
-baseline, the candidate is stale for these users, unless another fault was found."""
+"""If fewer users of the candidate get their pre-test list, their share must be this many times as
+large as the baseline's."""
 
 
 @immutable
@@ -79,42 +80,55 @@ def find_fault_since_test(users: DividedSubset) -> Fault | None:
 
     None if the lists of both arms changed equally much.
     """
+    stale = find_stale_candidate(users)
+    # Compared with so many unchanged lists, the baseline's lists seem to change too much.
+    if stale is not None and stale.share >= STALE_SHARE:
+        return Fault(finding=stale)
     batch = users.subset.pairing.batch
     is_known = batch.baseline_lengths > 0
     scene = _make_scene(users, is_known, (batch.baseline, batch.baseline_lengths), None)
-    if scene is None or scene.changes is None:
+    fault = None if scene is None else find_fault(scene)
+    if fault is not None:
+        return _count_all(fault, users)
+    return None if stale is None else Fault(finding=stale)
+
+
+def find_stale_candidate(
+    users: DividedSubset, former: RecodedLists | None = None
+) -> Finding | None:
+    """Find users of the candidate that get their pre-test list.
+
+    None if not far more users of the candidate than of the baseline get it. With lists of an
+    earlier run (``former``), only users count that got another list then.
+    """
+    pre_test = users.subset.pairing.batch
+    is_stale = OwnLists.of_pairs(pre_test).is_same
+    if former is not None:
+        lists, lengths = former.batch.candidate, former.batch.candidate_lengths
+        then = replace(pre_test, candidate=lists, candidate_lengths=lengths)
+        is_stale = is_stale & (lengths > 0) & ~OwnLists.of_pairs(then).is_same
+    candidate = users.rows(Arm.CANDIDATE)
+    affected = is_stale[candidate]
+    count = int(affected.sum())
+    usual_share = float(is_stale[users.rows(Arm.BASELINE)].mean())
+    if count < LEAST_AFFECTED_USERS + TIMES_KEPT * usual_share * len(candidate):
         return None
-    fault = find_fault(scene)
-    is_kept = {arm: lists.is_same for arm, lists in scene.changes.lists.items()}
-    if fault is None:
-        return _find_stale_candidate(users, is_kept)
-    if fault.finding.arms == (Arm.BASELINE,) and is_kept[Arm.CANDIDATE].mean() >= STALE_SHARE:
-        # Compared with so many unchanged lists, the baseline's lists seem to change too much.
-        return _describe_stale(users, is_kept[Arm.CANDIDATE])
-    return _count_all(fault, users)
-
-
-def _find_stale_candidate(users: DividedSubset, is_kept: Mapping[Arm, Flags]) -> Fault | None:
-    """Return a fault if far more users of the candidate than of the baseline keep their lists."""
-    baseline, candidate = is_kept[Arm.BASELINE], is_kept[Arm.CANDIDATE]
-    is_far_more = candidate.sum() >= TIMES_KEPT * baseline.sum()
-    if not is_far_more or not is_increase(candidate, baseline):
-        return None
-    return _describe_stale(users, candidate)
-
-
-def _describe_stale(users: DividedSubset, is_kept: Flags) -> Fault:
-    """Return the fault that these users of the candidate still get their pre-test lists."""
-    finding = Finding(
+    segments = {}
+    for name in users.segments:
+        is_inside = np.isin(candidate, users.rows(Arm.CANDIDATE, name))
+        segments[name] = np.flatnonzero(is_inside)
+    segment = find_affected_segment(affected, usual_share, segments)
+    affected_inside = affected[rows_of_segment(segment, segments)]
+    return Finding(
         kind=FaultKind.STALE,
         arms=(Arm.CANDIDATE,),
-        segment=ALL,
-        segment_share=float(is_kept.mean()),
-        users=int(is_kept.sum()),
-        compared=len(is_kept),
+        segment=segment,
+        segment_share=float(affected_inside.mean()),
+        users=count,
+        compared=len(candidate),
         detail={"of_before": 1.0},
+        is_exact=bool(affected_inside.all()) and len(affected_inside) == count,
     )
-    return _count_all(Fault(finding=finding), users)
 
 
 def _count_all(fault: Fault, users: DividedSubset) -> Fault:

@@ -173,7 +173,9 @@ def write_drop(drop: MeanDrop) -> str:
 
 
 def write_no_cause(explanation: Explanation) -> str:
-    """Say by which parts the mean fell, if a fault was found that hardly explains the drop."""
+    """Say that a fault was found that is no clear cause, and by which parts the mean fell."""
+    if explanation.is_unpaired:
+        return "No clear cause."
     parts = {cause.part: cause.amount for cause in explanation.causes}
     amount = f"{explanation.drop:.4f}{_write_parts(parts, explanation.drop)}"
     return f"No clear cause. Similarity fell by {amount}."
@@ -259,6 +261,11 @@ def _write_what(finding: Finding, arms: str) -> str:
     if kind is FaultKind.REORDERED:
         items = "first three items" if detail["top"] else "items"
         return f"get the same {items} from the {arms}, but in another order"
+    if "mixed_in" in detail:
+        return (
+            f"get new items from the {arms} between the former ones, which are about twice as far "
+            "down"
+        )
     figures = {"earlier": _name_earlier(detail)}
     if finding.kind is FaultKind.CUT_SHORT:
         items = count_of(round(detail["now"]), "item")

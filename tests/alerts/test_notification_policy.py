@@ -413,8 +413,9 @@ def test_another_kind_of_fault_and_a_run_without_any_lists_wake_up_again():
     assert outage.incident == lasting.incident
     assert outage.users == 500
     hundred = replace(missing, slot=SLOT, users=500, value=0.2, incident=lasting.incident)
-    (page,) = compose_messages([outage], situation(hundred, outage, told=(hundred,)))
-    assert page.worse == GROWN.format("5.0")
+    for told, worse in [(hundred, GROWN.format("5.0")), (replace(hundred, concerned=251), None)]:
+        (page,) = compose_messages([outage], situation(told, outage, told=(told,)))
+        assert page.worse == worse
 
 
 def test_all_users_lead_their_segments_unless_only_one_segment_fell():
@@ -427,6 +428,10 @@ def test_all_users_lead_their_segments_unless_only_one_segment_fell():
         assert [each.segment for each in find_leads([*parts, whole])] == [leads]
         assert [each.segment for each in find_leads(parts)] == ["country=FR", "country=UK"]
         assert [each.segment for each in find_leads([*parts, replace(whole, value=None)])] == [ALL]
+        ends = [
+            replace(part, from_state=State.FIRING, to_state=State.QUIET) for part in (*parts, whole)
+        ]
+        assert [each.segment for each in find_leads(ends)] == [ALL]
 
 
 CONDITIONS = (

@@ -442,13 +442,18 @@ def test_a_small_change_of_all_lists_is_named_for_all_users():
     def sort_tail(_, own):
         return [*own[:2], *sorted(own[2:])]
 
+    def mix_in(_, own):
+        return [each for item in own for each in (item, (item * 7 + 1) % SHOP.items)]
+
     for change, kind in [
         (add_some, FaultKind.ALIKE),
+        (mix_in, FaultKind.REPLACED),
         (insert_two, FaultKind.REPLACED),
         (sort_tail, FaultKind.REORDERED),
     ]:
         found = measure(Planted(1.0, change), BEGINS, past()).explanation.finding
         assert (found.kind, found.arms, found.users) == (kind, (Arm.CANDIDATE,), 800)
+        assert ("mixed_in" in found.detail) is (change is mix_in)
 
 
 @pytest.mark.parametrize("last, is_shift", [(None, False), (-1, True)])

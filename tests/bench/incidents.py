@@ -99,7 +99,7 @@ items gone                  had items that nobody gets
 new items                   that hardly anybody got before
 others' lists               that belong to other users
 random                      that look random
-other items                 more new items
+other items                 more new items|between the former ones
 top reordered               get the same first three items|reversed the first three items
 reordered                   get the same items
 """)

@@ -23,7 +23,7 @@ def _current_folder(tmp_path, monkeypatch):
 def world(tmp_path, sqlite_template):
     """A configuration over lists of two files, and an empty database, in the current folder."""
     shutil.copy(sqlite_template, tmp_path)
-    write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
+    write_world(tmp_path, "sqlite:///rankwatch.db")
     return tmp_path
 
 
@@ -32,7 +32,7 @@ def printed_runs(tmp_path_factory, sqlite_template):
     """A folder with a firing comparison; what its two runs printed is in `runs.jsonl`."""
     folder = tmp_path_factory.mktemp("fired")
     shutil.copy(sqlite_template, folder)
-    write_world(folder, "sqlite:///rankwatch.db", every="1d")
+    write_world(folder, "sqlite:///rankwatch.db")
     write_lists(folder / "candidate.jsonl", APART)
     with pytest.MonkeyPatch.context() as patch, (folder / "runs.jsonl").open("w") as file:
         patch.chdir(folder)

@@ -107,7 +107,7 @@ def test_a_variable_shows_the_traceback(tmp_path):
 
 @pytest.mark.integration
 def test_a_daemon_whose_threads_run_ends_likewise(tmp_path):
-    config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
+    config = write_world(tmp_path, "sqlite:///rankwatch.db")
     found = done(fail_after_start, ("serve", "--config", str(config)), tmp_path)
     *logged, last = found.stderr.splitlines(keepends=True)
     assert FAULT.fullmatch(last)
@@ -121,7 +121,7 @@ def test_a_run_that_breaks_is_a_failed_run_whose_reason_names_the_place_and_show
     def broken(*_):
         raise KeyError(NEEDLE)
 
-    config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
+    config = write_world(tmp_path, "sqlite:///rankwatch.db")
     monkeypatch.setattr("monitor.service.runner.execute", broken)
     found = CliRunner().invoke(app, ["run-once", "--config", str(config)])
     assert found.exit_code == 3

@@ -18,7 +18,7 @@ GATE = "gate feed --margin 0.5"
 
 def write_rotating(folder):
     """Forty of sixty users, drawn again for each day, and no noise floor."""
-    config = write_world(folder, "sqlite:///rankwatch.db", every="1d")
+    config = write_world(folder, "sqlite:///rankwatch.db")
     text = config.read_text().replace("{all: true}", "{all: true, sample: {rotating: 40}}")
     config.write_text(text)
 

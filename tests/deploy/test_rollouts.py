@@ -54,7 +54,7 @@ def here(text, name, url=""):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rollouts")
-    config = write_world(folder, "sqlite:///rankwatch.db", every="1d", names=("home-feed", "apart"))
+    config = write_world(folder, "sqlite:///rankwatch.db", names=("home-feed", "apart"))
     write_lists(folder / "apart.jsonl", APART)
     text = config.read_text().replace("{all: true}", "{all: true, sample: {rotating: 40}}")
     config.write_text("apart.jsonl".join(text.rsplit("candidate.jsonl", 1)))

@@ -326,6 +326,11 @@ def test_a_fault_of_few_users_that_hardly_explains_the_drop_is_no_cause_of_it():
     counted = transition(metric="coverage", statistic="short(candidate)", kind=RuleKind.COVERAGE)
     assert leave_out_weak_cause(weak, (drop, counted)) is weak
     assert leave_out_weak_cause(weak, (ALERTS["order"],)) is weak
+    general = replace(
+        weak, finding=replace(weak.finding, kind=FaultKind.REPLACED, detail={"is_general": 1.0})
+    )
+    assert leave_out_weak_cause(general, (drop, counted)) is general
+    assert leave_out_weak_cause(general, (counted,)).finding is None
     for strong in ("cut_short 2 0.1", "cut_short 8 0.05", "cut_short 2 -"):
         kept = with_finding(found, strong)
         assert leave_out_weak_cause(kept, (drop,)) is kept

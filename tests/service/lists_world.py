@@ -26,7 +26,7 @@ def write_config(  # noqa: PLR0913 - the choices of a test
     folder,
     url,
     *,
-    every="1s",
+    every="1d",
     receivers="",
     names=("feed",),
     streak=2,

@@ -40,7 +40,7 @@ class World:
     def __init__(self, folder, url):
         self.folder = folder
         self.web = folder / "web.yaml"
-        self.config = write_world(folder, url, every="1d")
+        self.config = write_world(folder, url)
         self.config.write_text(f"web_config_file: web.yaml\n{self.config.read_text()}")
 
     def install(self, pair):

@@ -21,7 +21,7 @@ Of several segments or metrics the last.
 def folder(tmp_path, url, monkeypatch):
     """The current folder, with a configuration."""
     hook = 'receivers: [{webhook: {url: "http://127.0.0.1:9/"}}]\n'
-    write_world(tmp_path, url, every="1d", names=("feed", "search"), receivers=hook)
+    write_world(tmp_path, url, names=("feed", "search"), receivers=hook)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -65,7 +65,7 @@ def test_a_result_that_cannot_be_stored_pings_a_failure(store, monkeypatch):
 
 def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
     pings = f'pings: [{{url: "{collector.url}{CHECK}"}}]\n'
-    config = write_world(tmp_path, url, every="1d", receivers=pings)
+    config = write_world(tmp_path, url, receivers=pings)
     for command in ("replay --since 2024-01-07 --until 2024-01-07", "run-once --slot 2024-01-08"):
         assert rankwatch(f"{command} --config {config}").returncode == 0
     assert [signal.kind for signal in signals_of(collector.requests)] == ["start", "success"]

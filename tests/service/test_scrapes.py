@@ -59,7 +59,7 @@ def test_a_reload_removes_a_comparison_completely_and_ends_only_its_alert(tmp_pa
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
 
     def write(*names):
-        return write_config(tmp_path, url, every="1d", names=names, receivers=hook, streak=1)
+        return write_config(tmp_path, url, names=names, receivers=hook, streak=1)
 
     write_world(tmp_path, url)
     write_lists(tmp_path / "candidate.jsonl", APART)
@@ -89,7 +89,7 @@ def test_a_failed_reload_changes_one_value_and_the_next_good_reload_sets_its_tim
     def fail(_):
         raise TypeError
 
-    config = write_world(tmp_path, url, every="1d")
+    config = write_world(tmp_path, url)
     right = config.read_text()
     with watching(config) as watched:
         before = after_run_of(watched, "feed")

@@ -115,8 +115,8 @@ def boost(_, lists, __):
 
 
 def keep_some_old(world, lists, members):
-    """10 % of the users get their pre-test lists."""
-    return np.where((members & world.draw(0.1))[:, np.newaxis], world.rank(0), lists)
+    """40 % of the users get their pre-test lists."""
+    return np.where((members & world.draw(0.4))[:, np.newaxis], world.rank(0), lists)
 
 
 def reverse_top(_, lists, __):

@@ -32,7 +32,7 @@ from monitor.statistics.attribution.shared_lists import (
     find_shared_list,
     find_stale,
 )
-from monitor.statistics.attribution.shifted_lists import find_shifted
+from monitor.statistics.attribution.shifted_lists import are_new_mixed_in, find_shifted
 from monitor.statistics.attribution.similar_lists import MANY_ALIKE, find_all_alike, find_similar
 
 
@@ -105,6 +105,7 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
 def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users with more new items than usual. Find out where the new items come from.
 
+    In the result's ``detail``, ``mixed_in`` is 1 if they stand between the former items.
     None if the arm's lists have hardly more new items than usual.
     """
     by_new_items = find_by_feature(scene, arm, ChangeFeature.REPLACED, FaultKind.REPLACED)
@@ -118,11 +119,11 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     # A user's own new list may also have few new items. `ChangeFeature.TOTAL` counts new items and
     # changed order, so it finds more of these users.
     by_total = find_by_feature(scene, arm, ChangeFeature.TOTAL, kind)
-    if by_total is not None:
-        return by_total
     # `find_fault` estimates the share of affected users from the bins of the feature. With the
     # feature `REPLACED`, users with few new items would not count as affected.
-    return replace(by_new_items, feature=ChangeFeature.TOTAL)
+    replaced = by_total or replace(by_new_items, feature=ChangeFeature.TOTAL)
+    is_mixed_in = are_new_mixed_in(scene, changes, replaced)
+    return replace(replaced, detail={"mixed_in": 1.0}) if is_mixed_in else replaced
 
 
 # The lists of all users changed more than usual if at least this share of the users is affected. In

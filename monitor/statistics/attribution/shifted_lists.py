@@ -68,6 +68,29 @@ def find_shifted(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | N
     return None
 
 
+# If new items take every second place, the former items are twice as far down. In real lists the
+# median of the factor is 2 then. It is at most 1.3 for other faults that leave the first item.
+_MIXED_IN = 1.5
+
+
+def are_new_mixed_in(scene: Scene, changes: PairChanges, hypothesis: Hypothesis) -> bool:
+    """Whether new items stand between the former items, which are still in their former order.
+
+    The former first item must be first or second. The others must be about twice as far down as
+    before. Only the first half of a former list can be, so the other half is left out.
+    """
+    lists = changes.lists[hypothesis.arm]
+    affected = hypothesis.affected
+    places = find_positions(lists.former[affected], lists.present[affected]).astype(np.intp)
+    is_kept = places < len(places)
+    places, is_kept = (rows[: len(rows) // 2] for rows in (places, is_kept))
+    if not is_kept[0].any() or not is_kept[1:].any() or np.median(places[0, is_kept[0]]) > 1:
+        return False
+    factors = places[1:] / np.arange(1, len(places))[:, np.newaxis]
+    has_moved = np.median(factors[is_kept[1:]]) >= _MIXED_IN
+    return bool(has_moved) and _keeps_order(scene, changes, hypothesis, 0)
+
+
 # Lists are shifted only if the items that were added or removed in front differ from user to user.
 # So no item may be the first item of more than this share of the lists.
 _MOST_COMMON = 0.5

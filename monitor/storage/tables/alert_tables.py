@@ -78,6 +78,7 @@ transitions = numbered_table(
     Column("incident", Words),
     Column("is_new_normal", Boolean, nullable=False, server_default=false()),
     Column("headline", Words),
+    Column("concerned", IntegerColumn),
     Column("removed", enum_type(Removed)),
     Index(None, "comparison", "slot"),
     Index(None, "slot"),
