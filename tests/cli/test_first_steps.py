@@ -132,13 +132,6 @@ def test_sql_tables_need_no_names_of_columns():
     assert_works()
 
 
-def test_columns_with_few_texts_become_segments():
-    people = [(f"u{place}", place % 2, "DE" if place % 2 else "UK") for place in range(20)]
-    write_csv("people.csv", "user,level,country", people)
-    rankwatch("init --kind http --users people.csv")
-    assert "user: user}, segments: [country]}" in Path("rankwatch.yaml").read_text()
-
-
 def test_http_services_need_a_file_of_users():
     write_csv("people.csv", "user", [(user,) for user in USERS])
     with running_recommender() as server:

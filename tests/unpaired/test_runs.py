@@ -172,15 +172,6 @@ def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
         assert [each.kind for each in found.reasons] == [RunReasonKind.SWITCHED]
 
 
-def test_a_run_is_not_judged_if_many_users_got_the_list_of_the_arm_they_are_not_assigned_to():
-    arms = sources()
-    served = users(*"abcdef", rankwatch_arm=[*["baseline"] * 2, *["candidate"] * 4])
-    result = ran(replace(arms, unpaired=replace(arms.unpaired, served=served)))
-    assert (result.unpaired.served_by_other, result.unpaired.served_by_any) == (1, 6)
-    assert [each.kind for each in result.reasons] == [RunReasonKind.SERVED_BY_OTHER]
-    assert result.status is RunStatus.INSUFFICIENT
-
-
 def test_users_since_the_test_began_that_are_gone_are_reported_in_all_later_runs():
     earlier = ran(sources()).unpaired
     assert earlier.most_users == 6

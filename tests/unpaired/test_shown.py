@@ -86,8 +86,15 @@ def test_a_first_configuration_of_a_log_needs_no_names_of_columns(monkeypatch):
     ):
         assert f" {line}" in written
     assert "ok" in rankwatch("run-once --slot 2026-11-02").stdout
-    useless = rankwatch(f"{init} --before 2026-11-01 --split 0.9")
-    assert (useless.returncode, "are not split as planned" in useless.stdout) == (3, True)
+    for command in (f"{init} --before 2026-11-01 --split 0.9", "check --users 1"):
+        done = rankwatch(command)
+        for said in (
+            "baseline: 60 users since the test began, 60 with a current list, 60 of them",
+            "the users are not split as planned: the baseline has 60 users",
+        ):
+            assert said in done.stdout
+        assert done.returncode == 3
+    assert "but cannot be used yet, for the reasons above: feed" in done.stdout
     assert_refused(f"{init} | 2 | needs --arms A,B and --before DATE")
 
 
