@@ -214,7 +214,9 @@ def _find_second(
     seconds = []
     for hypothesis, finding in specific:
         facts = finding.kind.facts
-        if finding.kind is first.kind or facts.is_model_change or facts.is_similarity:
+        # Healthy lists may also change less than usual, so unchanged lists are no second fault.
+        may_be_healthy = facts.is_model_change or finding.kind is FaultKind.STALE
+        if finding.kind is first.kind or facts.is_similarity or may_be_healthy:
             continue
         users = hypothesis.affected
         others = users if affected is None else users & ~affected
