@@ -105,7 +105,7 @@ def _share_duplicated(scene: Scene, arm: Arm) -> float:
 def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users with more new items than usual. Find out where the new items come from.
 
-    In the result's ``detail``, ``mixed_in`` is 1 if they stand between the former items.
+    In the result's ``detail``, ``mixed_in`` is 1 if they are between the former items.
     None if the arm's lists have hardly more new items than usual.
     """
     by_new_items = find_by_feature(scene, arm, ChangeFeature.REPLACED, FaultKind.REPLACED)

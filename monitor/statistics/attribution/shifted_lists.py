@@ -74,7 +74,7 @@ _MIXED_IN = 1.5
 
 
 def are_new_mixed_in(scene: Scene, changes: PairChanges, hypothesis: Hypothesis) -> bool:
-    """Whether new items stand between the former items, which are still in their former order.
+    """Whether new items are between the former items, which are still in their former order.
 
     The former first item must be first or second. The others must be about twice as far down as
     before. Only the first half of a former list can be, so the other half is left out.
