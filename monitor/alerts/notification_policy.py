@@ -5,7 +5,7 @@ The decision uses matchers, routes, maintenance windows, silences and inhibition
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from functools import lru_cache
 from operator import attrgetter
@@ -51,7 +51,7 @@ _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Matcher:
     """A test of one label: ``name=value``, ``name!=value``, ``name=~regex`` or ``name!~regex``.
 

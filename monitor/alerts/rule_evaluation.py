@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Self
 
@@ -63,7 +63,7 @@ from monitor.texts.wording import write_percent
 NOT_AWAITED = "no rule and no alert waits for data of the segment any more"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Figures:
     """Summaries by segment and metric, coverage by segment, and shares of users by trait."""
 
@@ -237,11 +237,12 @@ def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[J
     """Judge the rule in each of its segments. Leaves out segments that the run does not decide."""
     judged_segments = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
     segments = segments_of(rule, judged_segments, states)
+    of_rule = [state for state in states if state.alert == rule.alert]
     if rule.segments == "named":
         # The rule is about segments that other rules name, and about those of its own alerts.
-        lasting = {state.segment for state in states if state.alert == rule.alert}
+        lasting = {state.segment for state in of_rule}
         segments = (ALL, *sorted((run.awaited | lasting) - {ALL}))
-    firing = {state.segment for state in states if _is_firing(state, rule)}
+    firing = {state.segment for state in of_rule if state.state is State.FIRING}
     for segment in segments:
         verdict = JUDGES[rule.kind](rule, segment, run)
         if verdict is None:
@@ -250,10 +251,6 @@ def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[J
         if is_too_few and segment in firing and is_learned(rule):
             verdict = _judge_recovery(rule, segment, run, verdict)
         yield rule, segment, verdict
-
-
-def _is_firing(state: AlertState, rule: Rule) -> bool:
-    return state.alert == rule.alert and state.state is State.FIRING
 
 
 def _judge_recovery(rule: SeriesRule, segment: str, run: _Run, verdict: Verdict) -> Verdict:

@@ -187,10 +187,13 @@ class DaemonMetrics:
         for receiver in sorted(receivers):
             count, oldest_s = pending.get(receiver, (0, 0.0))
             held_count, _ = held.get(receiver, (0, 0.0))
-            gauges.set("outbox_pending", (receiver,), count)
-            gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s)
-            gauges.set("outbox_held", (receiver,), held_count)
-            gauges.set("outbox_given_up", (receiver,), given_up.get(receiver, 0))
+            gauges.set(
+                (receiver,),
+                outbox_pending=count,
+                outbox_oldest_age_seconds=oldest_s,
+                outbox_held=held_count,
+                outbox_given_up=given_up.get(receiver, 0),
+            )
         # Before `set_names`, all comparisons are shown.
         comparisons = self._names.get("comparison", gaps)
         for comparison, quantiles_by_lists in gaps.items():
@@ -198,9 +201,9 @@ class DaemonMetrics:
                 continue
             for lists, quantiles in quantiles_by_lists.items():
                 for q, seconds in quantiles.items():
-                    gauges.set("arm_gap_seconds", (comparison, lists, q), seconds)
+                    gauges.set((comparison, lists, q), arm_gap_seconds=seconds)
         for name, value in shown.items():
-            gauges.set(name, (), value() if callable(value) else value)
+            gauges.set((), **{name: value() if callable(value) else value})
         leader = gauges.samples.get("leader", {})
         if leader.get(()) == 0.0:
             # A daemon that no longer leads does not measure the sizes, so they are not shown.

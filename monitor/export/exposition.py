@@ -143,13 +143,15 @@ class Gauges:
     def __init__(self) -> None:
         self.samples: dict[str, dict[LabelValues, Any]] = {}
 
-    def set(self, name: str, labels: LabelValues, value: float | Distribution | None) -> None:
-        """Set one sample of the series ``name`` (without prefix). The value None sets nothing."""
-        if value is None:
-            return
-        if not isinstance(value, Distribution):
-            value = float(value)
-        self.samples.setdefault(name, {})[labels] = value
+    def set(self, labels: LabelValues, **values: float | Distribution | None) -> None:
+        """Set samples with these labels by the names of their series, without prefix.
+
+        The value None sets nothing.
+        """
+        for name, value in values.items():
+            if value is not None:
+                sample = value if isinstance(value, Distribution) else float(value)
+                self.samples.setdefault(name, {})[labels] = sample
 
     def replace(self, name: str, samples: Mapping[LabelValues, float]) -> None:
         """Replace all samples of the series."""

@@ -144,7 +144,7 @@ class RunSeries:
                 if segment not in shown:
                     left_out.update(samples)
             gauges = self._gauges
-            gauges.set("series_cut", (self.comparison,), len(left_out))
+            gauges.set((self.comparison,), series_cut=len(left_out))
             # The group has no reference to this object, so that both are freed after the next run.
             self._group = (shown, FamilyGroup(partial(gauges.families, left_out)))
         return self._group[1]

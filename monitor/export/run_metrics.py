@@ -37,92 +37,106 @@ def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
     """Return the gauges of a comparison that has no runs, and was first configured at ``since``."""
     gauges = Gauges()
     for status in FINISHED_STATUSES:
-        gauges.set("run_status", (comparison, status.value), 0)
-    gauges.set("unlabelled_runs", (comparison,), 0)
+        gauges.set((comparison, status.value), run_status=0)
+    gauges.set((comparison,), unlabelled_runs=0)
     if since is not None:
-        gauges.set("comparison_since_timestamp_seconds", (comparison,), since.timestamp())
+        gauges.set((comparison,), comparison_since_timestamp_seconds=since.timestamp())
     return gauges
 
 
 def _add_run(gauges: Gauges, latest: LatestRun) -> None:
     key = (latest.comparison,)
     for status in FINISHED_STATUSES:
-        gauges.set("run_status", (*key, status.value), latest.status is status)
+        gauges.set((*key, status.value), run_status=latest.status is status)
     first_slot = latest.first_slot or latest.slot
-    gauges.set("comparison_since_timestamp_seconds", key, first_slot.timestamp())
-    gauges.set("run_last_slot_timestamp_seconds", key, latest.slot.timestamp())
+    gauges.set(
+        key,
+        comparison_since_timestamp_seconds=first_slot.timestamp(),
+        run_last_slot_timestamp_seconds=latest.slot.timestamp(),
+        unlabelled_runs=latest.unlabelled,
+    )
     if latest.finished_at is not None:
-        gauges.set("run_last_finished_timestamp_seconds", key, latest.finished_at.timestamp())
+        gauges.set(key, run_last_finished_timestamp_seconds=latest.finished_at.timestamp())
     if latest.last_ok_at is not None:
-        gauges.set("run_last_ok_timestamp_seconds", key, latest.last_ok_at.timestamp())
-    gauges.set("unlabelled_runs", key, latest.unlabelled)
+        gauges.set(key, run_last_ok_timestamp_seconds=latest.last_ok_at.timestamp())
     if latest.unpaired is not None:
-        gauges.set("split_log_evidence", key, latest.unpaired.log_e)
-        gauges.set("switched_users", key, latest.unpaired.switched)
+        gauges.set(
+            key,
+            split_log_evidence=latest.unpaired.log_e,
+            switched_users=latest.unpaired.switched,
+        )
         for arm, users in latest.unpaired.users.items():
-            gauges.set("assigned_users", (*key, arm.value), users.assigned)
+            gauges.set((*key, arm.value), assigned_users=users.assigned)
     for arm, model in (latest.models or {}).items():
         if model.now is not None:
-            gauges.set("model_version_info", (*key, arm.value, model.now), 1)
+            gauges.set((*key, arm.value, model.now), model_version_info=1)
 
 
 def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
     for row in coverage.rows:
-        gauges.set("panel_users", (comparison, row.segment), row.asked)
-        gauges.set("paired_users", (comparison, row.segment), row.paired)
+        key = (comparison, row.segment)
+        gauges.set(key, panel_users=row.asked, paired_users=row.paired)
         counts: dict[tuple[Arm, CoverageReason], int] = {}
         if row.segment == ALL:
             # Includes every arm and reason, so that alert rules always find a series.
             counts = dict.fromkeys(product(Arm, CoverageReason), 0)
         counts.update(row.users_by_reason)
         for (arm, reason), users in counts.items():
-            gauges.set("coverage_users", (comparison, row.segment, arm.value, reason.value), users)
+            gauges.set((*key, arm.value, reason.value), coverage_users=users)
 
 
 def _add_results(gauges: Gauges, latest: LatestRun) -> None:
     doubt = find_reason(latest.reasons, RunReasonKind.UNTRUSTED_FLOOR)
-    gauges.set("noise_floor_untrusted", (latest.comparison,), doubt is not None)
+    gauges.set((latest.comparison,), noise_floor_untrusted=doubt is not None)
     for summary in latest.summaries:
         derived, metric = parse_derived(summary.metric)
         key = (latest.comparison, summary.segment, metric)
         if derived in UNPAIRED_SERIES:
-            gauges.set("unpaired_mean", (*key, derived.value), summary.mean)
-            gauges.set("unpaired_standard_error", (*key, derived.value), summary.standard_error)
+            gauges.set(
+                (*key, derived.value),
+                unpaired_mean=summary.mean,
+                unpaired_standard_error=summary.standard_error,
+            )
             continue
         gauges.set(
-            "similarity_by_chance", (latest.comparison, metric), score_by_chance(metric, latest)
+            (latest.comparison, metric), similarity_by_chance=score_by_chance(metric, latest)
         )
         if derived is None:
             _add_similarity(gauges, key, summary)
         elif derived is DerivedMetric.FLOOR:
-            gauges.set("noise_floor_mean", key, summary.mean)
-            gauges.set("noise_floor_users", key, summary.n)
+            gauges.set(key, noise_floor_mean=summary.mean, noise_floor_users=summary.n)
         else:
-            gauges.set("over_floor_mean", key, summary.mean)
-            gauges.set("over_floor_standard_error", key, summary.standard_error)
+            gauges.set(
+                key,
+                over_floor_mean=summary.mean,
+                over_floor_standard_error=summary.standard_error,
+            )
     for score in latest.arm_scores:
         arm_key = (latest.comparison, score.segment, score.arm.value, score.metric)
-        gauges.set("arm_metric", arm_key, score.value)
+        gauges.set(arm_key, arm_metric=score.value)
 
 
 def _add_similarity(gauges: Gauges, key: tuple[str, str, str], summary: Summary) -> None:
     comparison, segment, metric = key
-    gauges.set("similarity_users", key, summary.n)
-    gauges.set("similarity_undefined_users", key, summary.n_undefined)
-    gauges.set("similarity_mean", key, summary.mean)
-    gauges.set("similarity_standard_error", key, summary.standard_error)
+    gauges.set(
+        key,
+        similarity_users=summary.n,
+        similarity_undefined_users=summary.n_undefined,
+        similarity_mean=summary.mean,
+        similarity_standard_error=summary.standard_error,
+    )
     if segment == ALL and summary.mean is not None:
         distribution = _distribution(summary, summary.mean)
-        gauges.set("similarity_distribution", (comparison, metric), distribution)
+        gauges.set((comparison, metric), similarity_distribution=distribution)
     for name, value in summary.statistics.items():
         try:
             statistic = Statistic.parse(name)
         except ConfigError:
             continue  # a newer version stored it, and this version has no series for it
         if statistic.quantile is not None:
-            gauges.set("similarity_quantile", (*key, f"{statistic.quantile:g}"), value)
+            gauges.set((*key, f"{statistic.quantile:g}"), similarity_quantile=value)
         elif statistic.below is not None:
-            gauges.set("similarity_share_below_ratio", (*key, f"{statistic.below:g}"), value)
+            gauges.set((*key, f"{statistic.below:g}"), similarity_share_below_ratio=value)
 
 
 def _distribution(summary: Summary, mean: float) -> Distribution:
@@ -140,17 +154,18 @@ def _add_alerts(gauges: Gauges, latest: LatestRun) -> None:
     expectations = {(each.alert, each.segment): each for each in latest.expectations}
     for state in latest.states:
         key = (state.comparison, state.alert, state.segment, state.severity.value)
-        gauges.set("alert_state", key, _STATES[state.state])
-        gauges.set("alert_threshold", key, state.threshold)
-        gauges.set("alert_judged", key, is_ok and state.is_judged)
+        gauges.set(
+            key,
+            alert_state=_STATES[state.state],
+            alert_threshold=state.threshold,
+            alert_judged=is_ok and state.is_judged,
+        )
         if is_ok and state.value is not None:
-            gauges.set("alert_value", key, state.value)
-            gauges.set("alert_users", key, state.users)
+            gauges.set(key, alert_value=state.value, alert_users=state.users)
         expectation = expectations.get((state.alert, state.segment))
         if not is_ok or expectation is None:
             continue
-        gauges.set("alert_expected", key, expectation.expected)
+        gauges.set(key, alert_expected=expectation.expected)
         if expectation.limit is not None and expectation.opposite is not None:
             ends = (expectation.limit, expectation.opposite)
-            gauges.set("alert_normal_lower", key, min(ends))
-            gauges.set("alert_normal_upper", key, max(ends))
+            gauges.set(key, alert_normal_lower=min(ends), alert_normal_upper=max(ends))

@@ -3,7 +3,7 @@
 The collectors and the reference are made from it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import partial
 
@@ -67,22 +67,21 @@ class Series:
 
 
 def _series(
-    kind: SeriesKind,
+    name: str,
     labels: str,
     meaning: str,
     buckets: tuple[float, ...] = (),
+    *,
+    kind: SeriesKind,
     values: tuple[Iterable[str], ...] = (),
-) -> Callable[..., Series]:
-    """Return a series that has no name yet.
-
-    The values of the last label replace ``{}`` in the meaning.
-    """
+) -> Series:
+    """Return a series. The values of the last label replace ``{}`` in the meaning."""
     last_values: Iterable[str] = ()
     if values:
         last_values = values[-1]
     listed = ", ".join(f"`{value}`" for value in last_values)
-    return partial(
-        Series,
+    return Series(
+        name=f"{SERIES_PREFIX}{name}",
         kind=kind,
         help=meaning.format(listed),
         labels=tuple(labels.split()),
@@ -91,91 +90,93 @@ def _series(
     )
 
 
-_GAUGE = SeriesKind.GAUGE
-_COUNTER = SeriesKind.COUNTER
-_HISTOGRAM = SeriesKind.HISTOGRAM
+_gauge = partial(_series, kind=SeriesKind.GAUGE)
+_counter = partial(_series, kind=SeriesKind.COUNTER)
+_histogram = partial(_series, kind=SeriesKind.HISTOGRAM)
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 _LAG_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
-_TABLE = {
-    "build_info": _series(
-        SeriesKind.INFO,
+_TABLE = (
+    _series(
+        "build_info",
         "version revision python_version",
         "Always 1. The labels name the version of rankwatch, the commit from which it was built, "
         "and the version of Python.",
+        kind=SeriesKind.INFO,
     ),
     # What the newest finished run measured. Absent if the run's status is not ok.
-    "similarity_mean": _series(
-        _GAUGE,
+    _gauge(
+        "similarity_mean",
         _SIMILARITY,
         "The mean similarity of the baseline's and the candidate's lists, over all compared users.",
     ),
-    "similarity_standard_error": _series(
-        _GAUGE, _SIMILARITY, "The standard error of the mean similarity."
+    _gauge("similarity_standard_error", _SIMILARITY, "The standard error of the mean similarity."),
+    _gauge(
+        "similarity_quantile", f"{_SIMILARITY} q", "The quantile q of the users' similarity scores."
     ),
-    "similarity_quantile": _series(
-        _GAUGE, f"{_SIMILARITY} q", "The quantile q of the users' similarity scores."
-    ),
-    "similarity_share_below_ratio": _series(
-        _GAUGE,
+    _gauge(
+        "similarity_share_below_ratio",
         f"{_SIMILARITY} floor",
         "The share of users, from 0 to 1, whose similarity is strictly below `floor`.",
     ),
-    "similarity_users": _series(
-        _GAUGE,
+    _gauge(
+        "similarity_users",
         _SIMILARITY,
         "The number of users with a defined score. rankwatch computes the similarity from these "
         "users.",
     ),
-    "similarity_distribution": _series(
-        SeriesKind.GAUGE_HISTOGRAM,
+    _series(
+        "similarity_distribution",
         "comparison metric",
         "The number of compared users whose similarity is at most `le`. To get the mean, "
         "divide `_gsum` by `_gcount`.",
+        kind=SeriesKind.GAUGE_HISTOGRAM,
     ),
-    "similarity_undefined_users": _series(
-        _GAUGE, _SIMILARITY, "The number of compared users whose score is undefined."
+    _gauge(
+        "similarity_undefined_users",
+        _SIMILARITY,
+        "The number of compared users whose score is undefined.",
     ),
-    "similarity_by_chance": _series(
-        _GAUGE,
+    _gauge(
+        "similarity_by_chance",
         "comparison metric",
         "The expected similarity of two random lists of k items from the catalogue. The series is "
         "absent if the value is unknown.",
     ),
-    "noise_floor_mean": _series(
-        _GAUGE,
+    _gauge(
+        "noise_floor_mean",
         _SIMILARITY,
         "The noise floor: the mean similarity of two lists of the baseline for the same user.",
     ),
-    "noise_floor_users": _series(
-        _GAUGE,
+    _gauge(
+        "noise_floor_users",
         _SIMILARITY,
         "The number of users for whom the run has one list of the candidate and two lists of the "
         "baseline.",
     ),
-    "noise_floor_untrusted": _series(
-        _GAUGE,
+    _gauge(
+        "noise_floor_untrusted",
         "comparison",
         "1 if the noise floor is not trusted, else 0. rankwatch neither shows nor judges a noise "
         "floor that is not trusted.",
     ),
-    "over_floor_mean": _series(
-        _GAUGE,
+    _gauge(
+        "over_floor_mean",
         _SIMILARITY,
         "The mean excess over the users that are counted in `rankwatch_noise_floor_users`. A "
         "user's excess is the distance between candidate and baseline, minus the distance between "
         "two lists of the baseline.",
     ),
-    "over_floor_standard_error": _series(
-        _GAUGE,
+    _gauge(
+        "over_floor_standard_error",
         _SIMILARITY,
         "The standard error of `rankwatch_over_floor_mean`, computed from the excess of each user.",
     ),
-    "unpaired_mean": _series(
-        _GAUGE,
+    _gauge(
+        "unpaired_mean",
         f"{_SIMILARITY} series",
         "For an unpaired comparison: the mean over users of the value that the label `series` "
         "names: `baseline_self`, `candidate_self`, `self_gap`, `far_gap` or `outcome`. The series "
@@ -185,253 +186,257 @@ _TABLE = {
         "the label `metric`. `outcome_low` and `outcome_high` are the ends of its confidence "
         "interval.",
     ),
-    "unpaired_standard_error": _series(
-        _GAUGE,
+    _gauge(
+        "unpaired_standard_error",
         f"{_SIMILARITY} series",
         "The standard error of `rankwatch_unpaired_mean`, computed over users.",
     ),
-    "assigned_users": _series(
-        _GAUGE,
+    _gauge(
+        "assigned_users",
         "comparison arm",
         "The number of users that were assigned to the arm since the test began. Only in unpaired "
         "comparisons.",
     ),
-    "switched_users": _series(
-        _GAUGE,
+    _gauge(
+        "switched_users",
         "comparison",
         "The number of users that switched arms since the test began. The series exists only for "
         "unpaired comparisons.",
     ),
-    "split_log_evidence": _series(
-        _GAUGE,
+    _gauge(
+        "split_log_evidence",
         "comparison",
         "The natural logarithm of the evidence that users are not split as planned. If the value "
         "is at least 6.91 (1,000 to 1), rankwatch judges nothing except the split. Only in "
         "unpaired comparisons.",
     ),
-    "arm_metric": _series(
-        _GAUGE,
+    _gauge(
+        "arm_metric",
         "comparison segment arm metric",
         "The value of a metric of one arm, such as its coverage of the catalogue. The series is "
         "absent if the value is undefined.",
     ),
-    "unlabelled_runs": _series(
-        _GAUGE,
+    _gauge(
+        "unlabelled_runs",
         "comparison",
         "The number of ok runs that are still waiting for relevance data.",
     ),
-    "model_version_info": _series(
-        _GAUGE,
+    _gauge(
+        "model_version_info",
         "comparison arm model_version",
         "Always 1. The label `model_version` contains the version of an arm's model in the newest "
         "finished run. The series is absent if the version is unknown.",
     ),
     # Coverage of the newest finished run. Absent if the run failed before it was measured.
-    "panel_users": _series(
-        _GAUGE,
+    _gauge(
+        "panel_users",
         "comparison segment",
         "The number of users whose lists the newest finished run requested.",
     ),
-    "paired_users": _series(
-        _GAUGE, "comparison segment", "The number of users whose two lists could be compared."
+    _gauge(
+        "paired_users",
+        "comparison segment",
+        "The number of users whose two lists could be compared.",
     ),
-    "coverage_users": _series(
-        _GAUGE,
+    _gauge(
+        "coverage_users",
         "comparison segment arm reason",
         "The number of users with an absent or imperfect list, for each reason. The segment `all` "
         "has a series for every reason. Other segments have series only for reasons that "
         "occurred.",
     ),
     # States of alerts.
-    "alert_state": _series(
-        _GAUGE, _ALERT, "0 if the alert is quiet, 1 if it is pending, 2 if it is firing."
+    _gauge(
+        "alert_state", _ALERT, "0 if the alert is quiet, 1 if it is pending, 2 if it is firing."
     ),
-    "alert_judged": _series(
-        _GAUGE,
+    _gauge(
+        "alert_judged",
         _ALERT,
         "1 if the rule was judged in the newest finished run. 0 if the run is not ok, or if the "
         "rule had no data, too few users or an error.",
     ),
-    "alert_value": _series(
-        _GAUGE,
+    _gauge(
+        "alert_value",
         _ALERT,
         "The value that the rule judged last. The series is absent if the newest finished run is "
         "not ok.",
     ),
-    "alert_users": _series(
-        _GAUGE,
+    _gauge(
+        "alert_users",
         _ALERT,
         "The number of users from whom `rankwatch_alert_value` was computed. The series is absent "
         "if `rankwatch_alert_value` is absent.",
     ),
-    "alert_threshold": _series(_GAUGE, _ALERT, "The threshold beyond which the rule is in breach."),
-    "alert_expected": _series(
-        _GAUGE,
+    _gauge("alert_threshold", _ALERT, "The threshold beyond which the rule is in breach."),
+    _gauge(
+        "alert_expected",
         _ALERT,
         "The value that a learning rule expected in the newest finished run. The series is absent "
         "while the rule learns.",
     ),
-    "alert_normal_lower": _series(
-        _GAUGE,
+    _gauge(
+        "alert_normal_lower",
         _ALERT,
         "The lower end of the range in which a learning rule expected the value of the newest "
         "finished run. The series is absent while the rule learns.",
     ),
-    "alert_normal_upper": _series(
-        _GAUGE,
+    _gauge(
+        "alert_normal_upper",
         _ALERT,
         "The upper end of the range in which a learning rule expected the value of the newest "
         "finished run. The series is absent while the rule learns.",
     ),
     # Runs.
-    "run_status": _series(
-        _GAUGE,
+    _gauge(
+        "run_status",
         "comparison status",
         "1 for the status of the newest finished run, 0 for other statuses. Before the first run "
         "all values are 0.",
     ),
-    "run_last_slot_timestamp_seconds": _series(
-        _GAUGE, "comparison", "The slot of the newest finished run."
+    _gauge("run_last_slot_timestamp_seconds", "comparison", "The slot of the newest finished run."),
+    _gauge(
+        "run_last_finished_timestamp_seconds",
+        "comparison",
+        "The time when the newest finished run ended.",
     ),
-    "run_last_finished_timestamp_seconds": _series(
-        _GAUGE, "comparison", "The time when the newest finished run ended."
-    ),
-    "run_last_ok_timestamp_seconds": _series(
-        _GAUGE,
+    _gauge(
+        "run_last_ok_timestamp_seconds",
         "comparison",
         "The time when a run last ended with status ok. The series is absent until the first run "
         "with this status.",
     ),
-    "comparison_since_timestamp_seconds": _series(
-        _GAUGE,
+    _gauge(
+        "comparison_since_timestamp_seconds",
         "comparison",
         "The slot of the oldest stored run of the comparison. Without a run, the time when this "
         "process first read the comparison's configuration.",
     ),
-    "stale_after_seconds": _series(
-        _GAUGE,
+    _gauge(
+        "stale_after_seconds",
         "comparison",
         "The alert `Stale` fires if no run has been ok for this many seconds. The value is the "
         "time in which `conditions.stale.after` consecutive runs are due, plus the `deadline` of "
         "one run. `Stale` does not fire if the configuration ignores this condition.",
     ),
-    "schedule_interval_seconds": _series(
-        _GAUGE,
+    _gauge(
+        "schedule_interval_seconds",
         "comparison",
         "The longest time between two consecutive slots. The series is absent if the value is "
         "unknown.",
     ),
-    "runs_total": _series(
-        _COUNTER,
+    _counter(
+        "runs_total",
         "comparison status",
         "The number of runs that this process finished or marked as abandoned.",
         values=(FINISHED_STATUSES,),
     ),
-    "slots_skipped_total": _series(
-        _COUNTER,
+    _counter(
+        "slots_skipped_total",
         "comparison reason",
         "The number of slots without a run. The reason is `missed` (no daemon was running), "
         "`overlap` (the previous run had not ended) or `busy` (too many runs were waiting).",
         values=(("missed", "overlap", "busy"),),
     ),
-    "runs_waiting": _series(
-        _GAUGE,
+    _gauge(
+        "runs_waiting",
         "",
         "The number of due runs that are waiting because `concurrent_runs` other "
         "runs are in progress.",
     ),
-    "run_duration_seconds": _series(
-        _HISTOGRAM,
+    _histogram(
+        "run_duration_seconds",
         "comparison",
         "The time from the claim of a run to its end.",
         _RUN_S,
     ),
-    "stage_duration_seconds": _series(
-        _HISTOGRAM,
+    _histogram(
+        "stage_duration_seconds",
         "comparison stage",
         "The time that a run spent in each stage.",
         _STAGE_S,
     ),
-    "schedule_lag_seconds": _series(
-        _HISTOGRAM,
+    _histogram(
+        "schedule_lag_seconds",
         "comparison",
         "The time from a slot to the start of the slot's run.",
         _LAG_S,
     ),
-    "pull_duration_seconds": _series(
-        _HISTOGRAM,
+    _histogram(
+        "pull_duration_seconds",
         "comparison arm",
         "The time that an arm took to return the lists of all users. Over HTTP, the time "
         "includes waiting for the other arm.",
         _STAGE_S,
         values=(Arm,),
     ),
-    "arm_gap_seconds": _series(
-        _GAUGE,
+    _gauge(
+        "arm_gap_seconds",
         "comparison lists q",
         "The quantile q of the time between the responses of both arms for the same user. One "
         "response contains the baseline's list, and the other response contains the `candidate` "
         "or `noise_floor` list.",
     ),
-    "source_errors_total": _series(
-        _COUNTER,
+    _counter(
+        "source_errors_total",
         "comparison arm reason",
         "The number of users with an absent or imperfect list. The reason is one of these: {}.",
         values=(Arm, CoverageReason),
     ),
     # Leadership.
-    "leader": _series(_GAUGE, "", "1 while this daemon is certain that it is the leader, else 0."),
-    "lease_epoch": _series(
-        _GAUGE,
+    _gauge("leader", "", "1 while this daemon is certain that it is the leader, else 0."),
+    _gauge(
+        "lease_epoch",
         "",
         "The epoch of the leader's lease, as this daemon last read it. The epoch increases each "
         "time another daemon takes over.",
     ),
     # Delivery and configuration.
-    "notifications_total": _series(
-        _COUNTER,
+    _counter(
+        "notifications_total",
         "receiver outcome",
         "The number of attempts to deliver that had this outcome: `sent` (also if repeated), "
         "`retry` (rankwatch tries again), `dead` (given up) or `dropped` (no longer needed).",
         values=(("sent", "retry", "dead", "dropped"),),
     ),
-    "delivery_errors_total": _series(
-        _COUNTER,
+    _counter(
+        "delivery_errors_total",
         "receiver reason",
         "The number of failed attempts to deliver. The reason is one of these: {}.",
         values=(DeliveryErrorKind,),
     ),
-    "pings_total": _series(
-        _COUNTER,
+    _counter(
+        "pings_total",
         "ping outcome",
         "The number of pings to dead man's switches that had this outcome: `sent`, `failed` "
         "(given up) or `dropped` (replaced by newer pings).",
         values=(("sent", "failed", "dropped"),),
     ),
-    "outbox_pending": _series(
-        _GAUGE, "receiver", "The number of deliveries that are waiting to be sent."
-    ),
-    "outbox_held": _series(
-        _GAUGE,
+    _gauge("outbox_pending", "receiver", "The number of deliveries that are waiting to be sent."),
+    _gauge(
+        "outbox_held",
         "receiver",
         "The number of firing alerts that send no notification, because they are silenced, in "
         "maintenance, muted, or inhibited by another alert.",
     ),
-    "outbox_given_up": _series(
-        _GAUGE, "receiver", "The number of deliveries that rankwatch gave up within the last hour."
+    _gauge(
+        "outbox_given_up",
+        "receiver",
+        "The number of deliveries that rankwatch gave up within the last hour.",
     ),
-    "outbox_oldest_age_seconds": _series(
-        _GAUGE, "receiver", "The age of the oldest waiting delivery. 0 if no delivery is waiting."
+    _gauge(
+        "outbox_oldest_age_seconds",
+        "receiver",
+        "The age of the oldest waiting delivery. 0 if no delivery is waiting.",
     ),
-    "database_up": _series(_GAUGE, "", "1 while the database can be read and written, else 0."),
-    "database_errors_total": _series(
-        _COUNTER,
+    _gauge("database_up", "", "1 while the database can be read and written, else 0."),
+    _counter(
+        "database_errors_total",
         "reason",
         "The number of errors of the database. The reason is one of these: {}.",
         values=(DatabaseErrorKind,),
     ),
-    "database_size_bytes": _series(
-        _GAUGE,
+    _gauge(
+        "database_size_bytes",
         "kind",
         (
             "The number of bytes on disk, which is measured every hour for each of these kinds of "
@@ -439,61 +444,63 @@ _TABLE = {
         ),
         values=(DataKind,),
     ),
-    "pruned_rows_total": _series(
-        _COUNTER,
+    _counter(
+        "pruned_rows_total",
         "kind",
         "The number of expired rows that were deleted. On PostgreSQL, the number is an estimate, "
         "because whole partitions of scores are deleted.",
         values=(DataKind,),
     ),
-    "prune_last_success_timestamp_seconds": _series(
-        _GAUGE,
+    _gauge(
+        "prune_last_success_timestamp_seconds",
         "",
         "The time when expired rows were last deleted. The series is absent before the first "
         "deletion.",
     ),
-    "clock_jumps_total": _series(
-        _COUNTER,
+    _counter(
+        "clock_jumps_total",
         "",
         "The number of times that the wall clock jumped by more than 5 s. If the machine was "
         "suspended, this also counts as a jump.",
     ),
-    "watchdog_restarts_total": _series(
-        _COUNTER,
+    _counter(
+        "watchdog_restarts_total",
         "part",
         "The number of times that a part of the daemon hung and was restarted. The part is one of "
         "these: {}.",
         values=(("run", "delivery", "housekeeping"),),
     ),
-    "series_cut": _series(
-        _GAUGE,
+    _gauge(
+        "series_cut",
         "comparison",
         "The number of series for segments that /metrics leaves out because of `max_series`.",
     ),
-    "collector_errors_total": _series(
-        _COUNTER,
+    _counter(
+        "collector_errors_total",
         "collector",
         "The number of errors while rankwatch produced a part of /metrics. The part is one of "
         "these: {}.",
         values=(COLLECTORS,),
     ),
-    "config_last_reload_successful": _series(
-        _GAUGE, "", "1 if the last reload of the configuration succeeded, else 0."
+    _gauge(
+        "config_last_reload_successful",
+        "",
+        "1 if the last reload of the configuration succeeded, else 0.",
     ),
-    "config_last_reload_success_timestamp_seconds": _series(
-        _GAUGE, "", "The time when the configuration was last reloaded successfully."
+    _gauge(
+        "config_last_reload_success_timestamp_seconds",
+        "",
+        "The time when the configuration was last reloaded successfully.",
     ),
-    "certificate_expiry_timestamp_seconds": _series(
-        _GAUGE,
+    _gauge(
+        "certificate_expiry_timestamp_seconds",
         "",
         "The earliest time at which one of this server's certificates expires. The series is "
         "absent without TLS.",
     ),
-}
+)
 
-SERIES: dict[str, Series] = {
-    name: series(name=f"{SERIES_PREFIX}{name}") for name, series in _TABLE.items()
-}
+SERIES = {series.name.removeprefix(SERIES_PREFIX): series for series in _TABLE}
 """Each series by its name without prefix."""
 
 

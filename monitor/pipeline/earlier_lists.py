@@ -86,15 +86,13 @@ def recode_lists(
     # Items that this run lacks have the code -1 so far. They get new codes.
     baseline_lacks_code = baseline_codes < 0
     candidate_lacks_code = candidate_codes < 0
-    new_code_ids: pd.Index[str] = pd.Index([], dtype="str")
-    if baseline_lacks_code.any() or candidate_lacks_code.any():
-        # The items of both arms are numbered together, so an item has the same code in both arms.
-        baseline_ids = pd.Index(earlier.baseline.items[baseline_lacks_code]).astype("str")
-        candidate_ids = pd.Index(earlier.candidate.items[candidate_lacks_code]).astype("str")
-        numbers, new_code_ids = pd.factorize(baseline_ids.append(candidate_ids))
-        new_codes = first_new_code + numbers
-        baseline_codes[baseline_lacks_code] = new_codes[: len(baseline_ids)]
-        candidate_codes[candidate_lacks_code] = new_codes[len(baseline_ids) :]
+    # The items of both arms are numbered together, so an item has the same code in both arms.
+    baseline_ids = pd.Index(earlier.baseline.items[baseline_lacks_code]).astype("str")
+    candidate_ids = pd.Index(earlier.candidate.items[candidate_lacks_code]).astype("str")
+    numbers, new_code_ids = pd.factorize(baseline_ids.append(candidate_ids))
+    new_codes = first_new_code + numbers
+    baseline_codes[baseline_lacks_code] = new_codes[: len(baseline_ids)]
+    candidate_codes[candidate_lacks_code] = new_codes[len(baseline_ids) :]
     # The row of each user in the earlier lists, -1 for a user without earlier lists.
     rows = find_users(users, earlier.baseline.users)
     baseline = _select_lists(earlier.baseline, baseline_codes, rows, k)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from monitor.measures.metrics import Metric, Need, score_all
 from monitor.measures.pairing.ids import decode_row
@@ -23,7 +22,7 @@ from monitor.model.explanation import (
 )
 from monitor.model.immutable import immutable
 from monitor.model.memory import Memory
-from monitor.model.rankings import ALL, Arm, Coverage, Notes, PairBatch, Pairing
+from monitor.model.rankings import ALL, Arm, Coverage, Notes, PairBatch
 from monitor.model.rules import Comparison
 from monitor.model.run_reasons import IdMismatch
 from monitor.pipeline.accumulator import Subset
@@ -157,7 +156,7 @@ def explain_run(  # noqa: PLR0913 - the inputs of one explanation
         means=means,
         histograms=make_histograms(scene),
     )
-    names = Names(pairing=pairing, users=subset.scores.users, former=former)
+    names = Names(subset=subset, former=former)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     fault = _find_fault(scene, names, mismatches, shows_items=comparison.judging.shows_items)
     if fault is not None:
@@ -389,13 +388,12 @@ def mention_subset(explanation: Explanation | None, seen: int, asked: int) -> Ex
 class Names:
     """The ids of a run's users and items. Items that only earlier lists have are included."""
 
-    pairing: Pairing
-    users: pd.Index[str]
+    subset: Subset
     former: RecodedLists | None
 
     def name_item(self, code: int) -> str:
         """Return the item's id."""
-        vocabulary = self.pairing.vocabulary
+        vocabulary = self.subset.pairing.vocabulary
         former = self.former
         if former is not None and code >= former.first_new_code:
             return str(former.new_code_ids[code - former.first_new_code])
@@ -403,10 +401,9 @@ class Names:
 
     def show_lists(self, row: int) -> ExampleLists:
         """Return both lists of the user in this row."""
-        batch = self.pairing.batch
-        vocabulary = self.pairing.vocabulary
+        pairing = self.subset.pairing
         return ExampleLists(
-            user=self.users[row],
-            baseline=decode_row(batch.baseline[row], vocabulary),
-            candidate=decode_row(batch.candidate[row], vocabulary),
+            user=self.subset.scores.users[row],
+            baseline=decode_row(pairing.batch.baseline[row], pairing.vocabulary),
+            candidate=decode_row(pairing.batch.candidate[row], pairing.vocabulary),
         )

@@ -110,29 +110,25 @@ class SharedAnswers:
                 del self._answers[key]
 
 
+@dataclass(slots=True)
 class _SharedSource:
     """A source whose answers all comparisons of a family share. Ports: Source, UserSource."""
 
-    def __init__(
-        self,
-        source: Any,  # noqa: ANN401
-        get_or_ask: Callable[[object, Callable[[], Any]], Any],
-    ) -> None:
-        self._source = source
-        self._get_or_ask = get_or_ask
+    source: Any
+    get_or_ask: Callable[[object, Callable[[], Any]], Any]
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """Return all users that may be asked for in this slot."""
-        users: UserTable = self._get_or_ask(slot, partial(self._source.users, slot, dimensions))
+        users: UserTable = self.get_or_ask(slot, partial(self.source.users, slot, dimensions))
         return users
 
     def pull(self, request: PullRequest) -> Pull:
         """Return the lists of the requested users."""
         # A run may ask in rounds. The first user tells the rounds apart.
         key = (request.slot, *request.users[:1])
-        users, pull = self._get_or_ask(key, lambda: (request.users, self._source.pull(request)))
+        users, pull = self.get_or_ask(key, lambda: (request.users, self.source.pull(request)))
         if not users.equals(request.users):
             # The run that asked read the list of users at another time, so its users differ.
-            pull = self._source.pull(request)
+            pull = self.source.pull(request)
         answer: Pull = pull
         return answer

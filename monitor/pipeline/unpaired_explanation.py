@@ -206,13 +206,11 @@ def _compare_with_run(
     """Return the explanation with the items of the finding's first arm in an earlier run and now."""
     rows = users.rows(finding.arms[0], finding.segment)
     rows = rows[former.batch.candidate_lengths[rows] > 0]
-    subset = users.subset
-    names = Names(pairing=subset.pairing, users=subset.scores.users, former=former)
     shift = compare_exposure(
         former.batch.candidate[rows],
-        subset.pairing.batch.candidate[rows],
+        users.subset.pairing.batch.candidate[rows],
         SHOWN_ITEMS,
-        names.name_item,
+        Names(subset=users.subset, former=former).name_item,
     )
     return replace(
         explanation,

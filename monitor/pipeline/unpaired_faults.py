@@ -67,8 +67,7 @@ def find_fault_since_run(
     """Find the fault of one arm or of both arms since an earlier run. ``scene`` has its lists."""
     fault = find_fault(scene)
     finding = None if fault is None else fault.finding
-    subset = users.subset
-    names = Names(pairing=subset.pairing, users=subset.scores.users, former=past.former)
+    names = Names(subset=users.subset, former=past.former)
     respelled = find_respelled(scene, finding, names.name_item, ())
     if respelled is not None:
         fault = Fault(finding=respelled if shows_items else respelled.without_examples)

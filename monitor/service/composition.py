@@ -229,20 +229,19 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
     if options.assignments is not None:
         listed = dict.fromkeys(Arm, open_users(options.served_since, options.log))
         served = open_users(options.served_users, options.log)
+    outcomes = None
+    if options.outcomes:
+        outcomes = OutcomeSources(
+            users=open_users(options.assigned, options.log),
+            now=open_outcomes(options.served_since),
+            before=open_outcomes(options.outcomes_before),
+        )
     return UnpairedArms(
         lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
         assigned=open_assigned(options.assigned),
-        outcomes=_open_outcomes(options) if options.outcomes else None,
+        outcomes=outcomes,
         listed=listed,
         served=served,
-    )
-
-
-def _open_outcomes(options: UnpairedOptions) -> OutcomeSources:
-    return OutcomeSources(
-        users=open_users(options.assigned, options.log),
-        now=open_outcomes(options.served_since),
-        before=open_outcomes(options.outcomes_before),
     )
 
 

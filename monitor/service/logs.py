@@ -6,17 +6,13 @@ Tracebacks do not show local variables.
 import logging
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from datetime import date, datetime, timedelta
-from enum import Enum
 from typing import Literal, TextIO
 
 import structlog
 
 from monitor.model.errors import MonitorError, describe_fault
-from monitor.model.instants import format_instant
 
 log = structlog.get_logger(__name__)
 
@@ -40,47 +36,6 @@ def _is_written(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == _OURS
 
 
-def _write_values(
-    _: object,
-    __: str,
-    event: structlog.typing.EventDict,
-) -> structlog.typing.EventDict:
-    for name, value in event.items():
-        if not name.startswith("_") and name != "exc_info":
-            event[name] = plain_value(value)
-    return event
-
-
-def plain_value(value: object) -> object:  # noqa: PLR0911 - one line for each type
-    """Return a value in the form that logs contain, on the console and in JSON.
-
-    Instants become ISO 8601. Durations become seconds. Enum members become their values. A
-    dataclass becomes its ``str`` if it defines one. Otherwise it becomes a mapping, without the
-    fields that its ``repr`` omits.
-    """
-    if isinstance(value, Enum):
-        return plain_value(value.value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return format_instant(value)
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Mapping):
-        return {str(plain_value(key)): plain_value(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_value(each) for each in value]
-    if isinstance(value, set | frozenset):
-        return sorted(map(plain_value, value), key=str)
-    if is_dataclass(value) and type(value).__str__ is object.__str__:
-        return {
-            each.name: plain_value(getattr(value, each.name)) for each in fields(value) if each.repr
-        }
-    return str(value)
-
-
 def _write_fault(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
     stream.write(f": {describe_fault(exc_info[1])}")
 
@@ -100,7 +55,6 @@ def configure_logs(
     as_json = format_ == "json" or (format_ == "auto" and not sys.stderr.isatty())
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
-        _write_values,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

@@ -335,7 +335,7 @@ class Runner:
         except DatabaseError as error:
             log.warning(
                 "slot not released; it is free when the claim expires",
-                until=claim.until,
+                until=format_instant(claim.until),
                 reason=str(error),
             )
 

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from math import isfinite
 
 from monitor.measures.metrics import Metric, Need, parse
@@ -55,10 +55,17 @@ _TRAIT_OF_RULE = {
 # The alert on identical lists fires in the second run. With the first run it caused 7 of the 14
 # false alerts in the benchmark `calibration` over 40 segments.
 _FOR = {ListTrait.IDENTICAL: 2}
-_TREND = {"learned": "trend", "segments": "each"}
-# Keys of rules on one unusual run. Despite the word `drop`, such a rule can also detect a rise.
-_SUDDEN_CHANGE = {"learned": "drop", "segments": "each", "resolve_after": _RESOLVE_AFTER}
-_SUDDEN_COVERAGE_CHANGE = {**_SUDDEN_CHANGE, "learned": "jump"}
+
+
+@cache
+def _make_rule(**keys: Hashable) -> RuleOptions:
+    """Return the rule with these keys. The cache helps, as many comparisons have the same rules."""
+    return parse_rule(keys)
+
+
+_trend = partial(_make_rule, learned="trend", segments="each")
+# Makes rules on one unusual run. Despite the word `drop`, such a rule can also detect a rise.
+_sudden_change = partial(_make_rule, learned="drop", segments="each", resolve_after=_RESOLVE_AFTER)
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -90,7 +97,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     names = name_metrics(judged)
     for metric, name in zip(judged[1:], names[1:], strict=True):
         change = "Drop" if metric.higher_is_more_alike else "Rise"
-        rules.append(_make_rule(alert=f"{name}{change}", metric=str(metric), **_SUDDEN_CHANGE))
+        rules.append(_sudden_change(alert=f"{name}{change}", metric=str(metric)))
     rules += _coverage_rules(options)
     return (*rules, *_frozen_rules(options))
 
@@ -104,13 +111,13 @@ def _unpaired_rules(
         name = str(metrics[0])
         self_gap = DerivedMetric.SELF_GAP.of(name)
         rules = [
-            _make_rule(alert="SelfGapRise", metric=self_gap, **_SUDDEN_CHANGE),
-            _make_rule(alert="SelfGapDrop", metric=self_gap, watch="improvement", **_SUDDEN_CHANGE),
-            _make_rule(alert="SelfGapTrend", metric=self_gap, **_TREND),
+            _sudden_change(alert="SelfGapRise", metric=self_gap),
+            _sudden_change(alert="SelfGapDrop", metric=self_gap, watch="improvement"),
+            _trend(alert="SelfGapTrend", metric=self_gap),
         ]
         if find_far_statistic(metrics[0]) is not None:
             far_gap = DerivedMetric.FAR_GAP.of(name)
-            rules.append(_make_rule(alert="FarGapRise", metric=far_gap, **_SUDDEN_CHANGE))
+            rules.append(_sudden_change(alert="FarGapRise", metric=far_gap))
     return (*rules, *_coverage_rules(options), *_frozen_rules(options))
 
 
@@ -138,15 +145,18 @@ def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
             is_second_rule = trait in TRAITS_OF_BOTH_ARMS and arm is Arm.BASELINE
             if lacks_lists or is_second_rule or trait in unmeasured_traits:
                 continue
-            keys = {**_SUDDEN_COVERAGE_CHANGE, "for": _FOR.get(trait, 1)}
-            coverage = str(CoverageShare(trait, arm))
-            yield _make_rule(alert=f"{prefix}{name}", coverage=coverage, **keys)
+            yield _sudden_change(
+                alert=f"{prefix}{name}",
+                coverage=str(CoverageShare(trait, arm)),
+                learned="jump",
+                **{"for": _FOR.get(trait, 1)},
+            )
     # The shares of these two traits may grow slowly, so a rule also adds up small changes. The
     # other shares usually change at once, and the rules above detect this.
     for name in ("SharedList", "TopReversed"):
         trait = _TRAIT_OF_RULE[name]
         if trait not in unmeasured_traits:
-            yield _make_rule(alert=f"{name}Trend", coverage=trait, **_TREND)
+            yield _trend(alert=f"{name}Trend", coverage=trait)
 
 
 def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
@@ -154,28 +164,22 @@ def _first_metric_rules(metric: Metric, options: ComparisonOptions) -> Iterator[
     # The mean shows a change for all users. Low percentiles and shares show a change for few users.
     name = str(metric)
     tail = "p05" if metric.higher_is_more_alike else "p95"
-    yield _make_rule(alert="SimilarityDrop", metric=name, **_SUDDEN_CHANGE)
-    yield _make_rule(alert="SimilarityTrend", metric=name, **_TREND)
-    yield _make_rule(alert="TailDrop", metric=name, statistic=tail, **_SUDDEN_CHANGE)
+    yield _sudden_change(alert="SimilarityDrop", metric=name)
+    yield _trend(alert="SimilarityTrend", metric=name)
+    yield _sudden_change(alert="TailDrop", metric=name, statistic=tail)
     low, high = metric.bounds(options.k)
     is_bounded = isfinite(high - low)
     if metric.higher_is_more_alike and is_bounded:
         for word, fraction in (("BelowHalf", 0.5), ("BelowQuarter", 0.25)):
             limit = low + fraction * (high - low)
             share = f"share_below({limit:g})"
-            yield _make_rule(alert=f"Users{word}", metric=name, statistic=share, **_SUDDEN_CHANGE)
-            yield _make_rule(alert=f"Users{word}Trend", metric=name, statistic=share, **_TREND)
-    yield _make_rule(alert="SimilarityRise", metric=name, watch="improvement", **_SUDDEN_CHANGE)
+            yield _sudden_change(alert=f"Users{word}", metric=name, statistic=share)
+            yield _trend(alert=f"Users{word}Trend", metric=name, statistic=share)
+    yield _sudden_change(alert="SimilarityRise", metric=name, watch="improvement")
     if options.noise_floor is not None:
         excess = DerivedMetric.OVER_FLOOR.of(name)
-        yield _make_rule(alert="NoiseExcess", metric=excess, **_SUDDEN_CHANGE)
-        yield _make_rule(alert="NoiseExcessTrend", metric=excess, **_TREND)
-
-
-@cache
-def _make_rule(**keys: Hashable) -> RuleOptions:
-    """Return the rule with these keys. The cache helps, as many comparisons have the same rules."""
-    return parse_rule(keys)
+        yield _sudden_change(alert="NoiseExcess", metric=excess)
+        yield _trend(alert="NoiseExcessTrend", metric=excess)
 
 
 def name_metrics(metrics: Sequence[Metric]) -> list[str]:

@@ -119,16 +119,6 @@ _CONDITION_STEPS: Mapping[Condition, str] = {
         "assign the users again, and begin the test again with a new `since`."
     ),
 }
-_GAP_STEPS: Mapping[Direction, str] = {
-    Direction.ABOVE: (
-        "ask what changed in the candidate since the last healthy run, or what stopped changing "
-        "in the baseline. If it was wanted, accept it. If not, withdraw it."
-    ),
-    Direction.BELOW: (
-        "ask what changed in the baseline since the last healthy run, or what stopped changing in "
-        "the candidate. If it was wanted, accept it. If not, withdraw it."
-    ),
-}
 
 
 def write_condition_step(condition: str) -> str | None:
@@ -140,7 +130,11 @@ def write_condition_step(condition: str) -> str | None:
 
 def write_gap_step(direction: Direction) -> str:
     """Say what to do first if the users of one arm move farther than usual, for no known cause."""
-    return f"What to do: {_GAP_STEPS[direction]}"
+    moved = Arm.CANDIDATE if direction is Direction.ABOVE else Arm.BASELINE
+    return (
+        f"What to do: ask what changed in the {moved} since the last healthy run, or what stopped "
+        f"changing in the {moved.other}. If it was wanted, accept it. If not, withdraw it."
+    )
 
 
 def write_first_step(kind: FaultKind, arms: Sequence[Arm], *, has_duplicates: bool = False) -> str:

@@ -27,7 +27,6 @@ _CONCENTRATIONS: Mapping[Concentration, str] = {
     Concentration.FEW_USERS: "concentrated in few users",
     Concentration.MANY_USERS: "spread over many users",
 }
-_RETRAINING = "the baseline's retraining"
 _MOST_SEGMENTS = 5
 _NO_VERDICT = (Likeness.IDENTICAL, Likeness.UNCERTAIN, Likeness.BELOW_RANDOM)
 
@@ -116,12 +115,7 @@ def _write_segment(result: Interpretation) -> str:
     if trainings is None:
         closeness = write_percent(result.closeness)
         return f"{mean}, {closeness} of the way from random to identical lists."
-    if not trainings.is_exceeded:
-        return f"{mean}. The candidate is not clearly farther from the baseline than {_RETRAINING}."
-    if trainings.ratio is None:
-        return f"{mean}. The candidate is farther from the baseline than {_RETRAINING}."
-    times = f"{trainings.ratio:.1f} times"
-    return f"{mean}. The candidate is {times} as far from the baseline as {_RETRAINING}."
+    return f"{mean}. The candidate is {_compare_trainings(trainings)}."
 
 
 def write_longer(longest: int, k: int) -> str:
@@ -166,12 +160,16 @@ def _write_trainings(result: Interpretation, trainings: TrainingDistance) -> str
         f"{result.metric} is {result.mean:.2f} for the candidate and {trainings.mean:.2f} for the "
         "retraining"
     )
+    return f"the candidate is {_compare_trainings(trainings)}: {means}"
+
+
+def _compare_trainings(trainings: TrainingDistance) -> str:
     if not trainings.is_exceeded:
-        return f"the candidate is not clearly farther from the baseline than {_RETRAINING}: {means}"
+        return "not clearly farther from the baseline than the baseline's retraining"
     if trainings.ratio is None:
-        return f"the candidate is farther from the baseline than {_RETRAINING}: {means}"
+        return "farther from the baseline than the baseline's retraining"
     times = f"{trainings.ratio:.1f} times"
-    return f"the candidate is {times} as far from the baseline as {_RETRAINING}: {means}"
+    return f"{times} as far from the baseline as the baseline's retraining"
 
 
 def _write_spread(spread: Spread) -> str:

@@ -1,7 +1,7 @@
 """The routes: pages, their data as JSON, /metrics, /-/healthy, /-/ready and /-/reload."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -145,14 +145,25 @@ def create_app(
     tokens = FormTokens()
     routes = []
     for page in PAGES:
-        html = _in_thread(partial(_answer_page, tokens, page, site), threads)
-        as_json = _in_thread(partial(_answer_json, page, site), threads)
+        html = partial(_answer_in_thread, threads, partial(_answer_page, tokens, page, site))
+        as_json = partial(_answer_in_thread, threads, partial(_answer_json, page, site))
         routes.append(Route(page.path, html, name=page.template))
         routes.append(Route(page.api, as_json, name=page.api))
-    # Forms are executed one at a time. Gates have their own threads, so they do not wait for pages.
-    form = _form_endpoint(site, tokens, CapacityLimiter(1))
-    gate = _in_thread(partial(answer_gate, site), CapacityLimiter(_READERS))
-    docs = _in_thread(partial(_answer_document, site, documentation), CapacityLimiter(_READERS))
+    # Forms are executed one at a time, and so are reloads. All others have their own threads, so
+    # that nothing waits for pages, and a probe does not wait for the other probe.
+    form = partial(_answer_form, site, tokens, CapacityLimiter(1))
+    gate = partial(_answer_in_thread, CapacityLimiter(_READERS), partial(answer_gate, site))
+    docs = partial(
+        _answer_in_thread,
+        CapacityLimiter(_READERS),
+        partial(_answer_document, site, documentation),
+    )
+    # Few threads render metrics.
+    scrape = partial(
+        _answer_scrape, metrics, CapacityLimiter(_SCRAPES), CapacityLimiter(_RENDERERS)
+    )
+    healthy = partial(_answer_probe, "healthy", health.unhealthy, CapacityLimiter(_PROBE_THREADS))
+    ready = partial(_answer_probe, "ready", health.unready, CapacityLimiter(_PROBE_THREADS))
     routes += [
         Route("/alerts", form, methods=["POST"]),
         Route("/alerts/{key}", form, methods=["POST"]),
@@ -161,10 +172,10 @@ def create_app(
         Route("/static/{name}", _answer_static),
         Route("/docs", docs),
         Route("/docs/{path:path}", docs),
-        Route("/metrics", _metrics_endpoint(metrics)),
-        Route("/-/healthy", _probe_endpoint("healthy", health.unhealthy)),
-        Route("/-/ready", _probe_endpoint("ready", health.unready)),
-        Route("/-/reload", _reload_endpoint(reload), methods=["POST"]),
+        Route("/metrics", scrape),
+        Route("/-/healthy", healthy),
+        Route("/-/ready", ready),
+        Route("/-/reload", partial(_answer_reload, reload, CapacityLimiter(1)), methods=["POST"]),
     ]
     # Each handler also handles the subclasses of its kind of error, such as AbsentPageError.
     handlers: dict[Any, Any] = {HTTPException: _refuse_address}
@@ -181,18 +192,14 @@ def _read_page(page: Page, site: Site, request: Request) -> Any:  # noqa: ANN401
     return page.read(site, PageRequest(path=request.path_params, chosen=parameters))
 
 
-def _in_thread(
-    read: Callable[[Request], Response], threads: CapacityLimiter
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that calls ``read`` in a thread, and waits at most `_PAGE_S` seconds."""
-
-    async def endpoint(request: Request) -> Response:
-        with move_on_after(_PAGE_S):
-            return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
-        # This is reached only if the time is over.
-        raise SlowPageError(f"no data within {_PAGE_S:g} s: choose a shorter period, or try again")
-
-    return endpoint
+async def _answer_in_thread(
+    threads: CapacityLimiter, read: Callable[[Request], Response], request: Request
+) -> Response:
+    """Call ``read`` in a thread, and wait at most `_PAGE_S` seconds for its answer."""
+    with move_on_after(_PAGE_S):
+        return await run_sync(read, request, limiter=threads, abandon_on_cancel=True)
+    # This is reached only if the time is over.
+    raise SlowPageError(f"no data within {_PAGE_S:g} s: choose a shorter period, or try again")
 
 
 async def _answer_error(site: Site, request: Request, error: MonitorError) -> Response:
@@ -226,36 +233,29 @@ def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -
     return HTMLResponse(body, headers=_PAGE_HEADERS)
 
 
-def _form_endpoint(
-    site: Site,
-    tokens: FormTokens,
-    threads: CapacityLimiter,
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that executes a form, and then redirects to the page with the form.
+async def _answer_form(
+    site: Site, tokens: FormTokens, threads: CapacityLimiter, request: Request
+) -> Response:
+    """Execute a form in ``threads``, and then redirect to the page with the form.
 
-    The endpoint executes forms in ``threads``. If a form cannot be executed, it answers with the
-    reason.
+    If a form cannot be executed, answer with the reason.
     """
-
-    async def endpoint(request: Request) -> Response:
-        user = require_user(request)
-        # The page of one incident has the incident's key in its address.
-        incident = request.path_params.get("key", "")
-        try:
-            fields = await read_form(request)
-            shown_at = tokens.verify(fields.get("token", ""), user)
-            form = Form(user=user, shown_at=shown_at, incident=incident, fields=fields)
-            outcome = await run_sync(execute_form, site, form, limiter=threads)
-        except ConfigError as error:
-            return _error_page(site, 422, "nothing was changed", str(error))
-        except DatabaseError as error:
-            reason = f"{error}. Before you try again, check whether the change was made."
-            return _error_page(site, 503, "the database is away", reason)
-        path = alert_url(incident) if incident else "/alerts"
-        # With status 303 the browser loads the page and does not send the form again.
-        return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
-
-    return endpoint
+    user = require_user(request)
+    # The page of one incident has the incident's key in its address.
+    incident = request.path_params.get("key", "")
+    try:
+        fields = await read_form(request)
+        shown_at = tokens.verify(fields.get("token", ""), user)
+        form = Form(user=user, shown_at=shown_at, incident=incident, fields=fields)
+        outcome = await run_sync(execute_form, site, form, limiter=threads)
+    except ConfigError as error:
+        return _error_page(site, 422, "nothing was changed", str(error))
+    except DatabaseError as error:
+        reason = f"{error}. Before you try again, check whether the change was made."
+        return _error_page(site, 503, "the database is away", reason)
+    path = alert_url(incident) if incident else "/alerts"
+    # With status 303 the browser loads the page and does not send the form again.
+    return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
 
 
 def _answer_json(page: Page, site: Site, request: Request) -> Response:
@@ -349,64 +349,51 @@ def _answer_document(site: Site, documentation: Documentation, request: Request)
     return Response(file.body, media_type=file.media_type, headers=headers)
 
 
-def _metrics_endpoint(metrics: RenderMetrics) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint of the metrics page."""
-    # Few threads render metrics. A scrape is refused if too many other scrapes already wait.
-    threads = CapacityLimiter(_RENDERERS)
-    scrapes = CapacityLimiter(_SCRAPES)
-
-    async def endpoint(request: Request) -> Response:
-        if not scrapes.available_tokens:
-            return plain_answer(503, "too many scrapes at once", {"Retry-After": "1"})
-        accept = request.headers.get("accept", "")
-        encoding = request.headers.get("accept-encoding", "")
-        async with scrapes:
-            body, headers = await run_sync(
-                metrics,
-                accept,
-                encoding,
-                limiter=threads,
-                abandon_on_cancel=True,
-            )
-        return Response(body, headers={**PLAIN_HEADERS, **headers})
-
-    return endpoint
+async def _answer_scrape(
+    metrics: RenderMetrics, scrapes: CapacityLimiter, threads: CapacityLimiter, request: Request
+) -> Response:
+    """Answer with the metrics. Refuse a scrape if too many other ``scrapes`` already wait."""
+    if not scrapes.available_tokens:
+        return plain_answer(503, "too many scrapes at once", {"Retry-After": "1"})
+    accept = request.headers.get("accept", "")
+    encoding = request.headers.get("accept-encoding", "")
+    async with scrapes:
+        body, headers = await run_sync(
+            metrics,
+            accept,
+            encoding,
+            limiter=threads,
+            abandon_on_cancel=True,
+        )
+    return Response(body, headers={**PLAIN_HEADERS, **headers})
 
 
-def _probe_endpoint(
-    state: str, find_problem: Callable[[], str | None]
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that answers 200 if the daemon is in this state, and else 503.
+async def _answer_probe(
+    state: str,
+    find_problem: Callable[[], str | None],
+    threads: CapacityLimiter,
+    request: Request,
+) -> Response:
+    """Answer 200 if the daemon is in this state, and else 503.
 
     ``find_problem`` returns why the daemon is not in this state, or else None. Only authenticated
     clients get this text.
     """
-    # A probe has its own threads, so it does not wait for pages, scrapes and the other probe.
-    threads = CapacityLimiter(_PROBE_THREADS)
-
-    async def endpoint(request: Request) -> Response:
-        problem: str | None = None
-        with move_on_after(_HEALTH_S) as time_limit:
-            problem = await run_sync(find_problem, limiter=threads, abandon_on_cancel=True)
-        if time_limit.cancelled_caught:
-            problem = f"no answer within {_HEALTH_S:g} s"
-        if problem is None:
-            return plain_answer(200, state)
-        if not request.scope[IS_AUTHENTICATED]:
-            return plain_answer(503, f"not {state}")
-        return plain_answer(503, f"not {state}: {problem}")
-
-    return endpoint
+    problem: str | None = None
+    with move_on_after(_HEALTH_S) as time_limit:
+        problem = await run_sync(find_problem, limiter=threads, abandon_on_cancel=True)
+    if time_limit.cancelled_caught:
+        problem = f"no answer within {_HEALTH_S:g} s"
+    if problem is None:
+        return plain_answer(200, state)
+    if not request.scope[IS_AUTHENTICATED]:
+        return plain_answer(503, f"not {state}")
+    return plain_answer(503, f"not {state}: {problem}")
 
 
-def _reload_endpoint(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
-    """Return the endpoint that reads the configuration again."""
-    threads = CapacityLimiter(1)  # one reload at a time
-
-    async def endpoint(request: Request) -> Response:
-        require_user(request)
-        if await run_sync(reload, limiter=threads):
-            return plain_answer(200, "configuration reloaded")
-        return plain_answer(500, "not reloaded, the old configuration stays in use: see the log")
-
-    return endpoint
+async def _answer_reload(reload: Reload, threads: CapacityLimiter, request: Request) -> Response:
+    """Read the configuration again."""
+    require_user(request)
+    if await run_sync(reload, limiter=threads):
+        return plain_answer(200, "configuration reloaded")
+    return plain_answer(500, "not reloaded, the old configuration stays in use: see the log")

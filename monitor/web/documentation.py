@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -37,18 +38,18 @@ class File:
         return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
 
 
+@dataclass
 class Documentation:
     """The built site in a folder. The list of its files is read once."""
 
-    def __init__(self, folder: Path = SITE) -> None:
-        self._folder = folder
+    folder: Path = SITE
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
         """All files by their paths in the folder. No other file is ever read."""
         return {
-            path.relative_to(self._folder).as_posix(): path
-            for path in self._folder.rglob("*")
+            path.relative_to(self.folder).as_posix(): path
+            for path in self.folder.rglob("*")
             if path.is_file()
         }
 

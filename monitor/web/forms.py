@@ -5,7 +5,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -46,7 +46,7 @@ FORM_RESULTS = {
 """Texts about the results of forms. The key is in the address of the page that shows the text."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class FormTokens:
     """Makes and verifies signed tokens in forms. A token proves which user saw the form, and when.
 

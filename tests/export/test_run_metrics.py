@@ -42,10 +42,9 @@ def test_beyond_the_bound_each_comparison_in_its_turn_shows_its_next_segment():
 def test_neither_the_whole_nor_what_fires_may_be_left_out_and_the_largest_segment_comes_first():
     gauges = Gauges()
     for segment, users in ((ALL, 99), ("c=1", 5), ("c=2", 9)):
-        gauges.set("panel_users", ("feed", segment), users)
+        gauges.set(("feed", segment), panel_users=users)
     for alert, state in (("Low", 2), ("Near", 1), ("Well", 0)):
-        gauges.set("alert_state", ("feed", alert, "c=1", "critical"), state)
-        gauges.set("alert_value", ("feed", alert, "c=1", "critical"), 0.5)
+        gauges.set(("feed", alert, "c=1", "critical"), alert_state=state, alert_value=0.5)
     found = removable_segments(gauges)
     assert list(found) == ["c=2", "c=1"]
     quiet = ("feed", "Well", "c=1", "critical")

@@ -1,18 +1,12 @@
 """What is logged: lines of this program, warnings of libraries, and no secret at any level."""
 
 import io
-import json
 import logging
-from dataclasses import dataclass, field
-from datetime import date
 
 import pytest
 import structlog
 import yaml
 
-from factories import MINUTE, SLOT
-from monitor.boundary.foreign_causes import ForeignCause
-from monitor.model.rules import Severity
 from monitor.service.logs import configure_logs
 from servers.answering import answering
 from servers.lists import pull_of
@@ -81,32 +75,3 @@ def test_libraries_log_only_warnings_and_errors(debug_log):
         assert f"warning of {library}" in debug_log.getvalue()
     assert "info of" not in debug_log.getvalue()
     assert "debug of" not in debug_log.getvalue()
-
-
-@dataclass(frozen=True)
-class Sent:
-    at: object
-    token: str = field(default="canary", repr=False)
-
-
-@pytest.mark.parametrize(
-    "value, written",
-    [
-        (date(2024, 1, 8), "2024-01-08"),
-        (1.5 * MINUTE, 90.0),
-        ({"b", "a"}, ["a", "b"]),
-        ({Severity.INFO: (SLOT,)}, {"info": ["2024-01-08T00:00:00Z"]}),
-        (Sent(at=SLOT), {"at": "2024-01-08T00:00:00Z"}),
-        (ForeignCause("it is a folder", "name a file"), "it is a folder: name a file"),
-    ],
-)
-@pytest.mark.parametrize("format_", ["json", "console"])
-def test_values_are_logged_alike_on_the_console_and_in_json(value, written, format_, debug_log):
-    configure_logs(format_, "debug", debug_log)
-    structlog.get_logger("monitor.test").info("seen", value=value)
-
-    line = debug_log.getvalue()
-    if format_ == "json":
-        assert json.loads(line)["value"] == written
-    else:
-        assert line.endswith((f"value={written}\n", f"value={written!r}\n"))

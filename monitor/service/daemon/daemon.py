@@ -153,6 +153,8 @@ class Daemon:
             runbook_url=in_force.outage_runbook_url,
         )
         self._jobs = DaemonJobs(
+            store=store,
+            clock=clock,
             publisher=publisher,
             runner=self._runner,
             sender_of=self._sender_of,
@@ -234,7 +236,7 @@ class Daemon:
 
     def _alert_after(self) -> timedelta:
         """Return how long an outage must last before this daemon sends an alert about it."""
-        after = self._in_force.alert_after()
+        after = self.settings.database_alert_after
         # A standby waits longer, so that usually only the leader sends the alert.
         if self._has_database and not self._role.leads:
             return STANDBY_PATIENCE * after

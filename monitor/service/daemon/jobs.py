@@ -11,7 +11,7 @@ from monitor.boundary.deadline import call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import DatabaseError
 from monitor.model.instants import format_instant
-from monitor.model.ports import Receiver
+from monitor.model.ports import Clock, Receiver
 from monitor.model.runs import Run, RunResult, RunStatus
 from monitor.pipeline.delivery import OutboxSender
 from monitor.service.clock import MAX_CLOCK_SKEW
@@ -87,6 +87,8 @@ class DaemonJobs:
     A job logs each MonitorError. The scheduler logs any other error, because it is a bug.
     """
 
+    store: SqlStore
+    clock: Clock
     publisher: PrometheusPublisher
     runner: Runner
     sender_of: Callable[[Receiver], OutboxSender]
@@ -102,13 +104,12 @@ class DaemonJobs:
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        store = self.runner.store
         self.staleness = StalenessMonitor(
-            alerts=store.alerts,
-            clock=self.runner.clock,
-            away_s_since=partial(measure_away_s, store, self.outage_alert.database),
+            alerts=self.store.alerts,
+            clock=self.clock,
+            away_s_since=partial(measure_away_s, self.store, self.outage_alert.database),
         )
-        self.latest = LatestRuns(store, self.publisher, self.runner.clock)
+        self.latest = LatestRuns(self.store, self.publisher, self.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
         """Return the jobs by name.
@@ -130,7 +131,7 @@ class DaemonJobs:
         plans["-refresh"] = _housekeeping(self.refresh, REFRESH, 2 * minute)
         plans[LEASE_JOB] = _housekeeping(self.follow_lease, FOLLOW_LEASE, 5 * minute)
         if self.role.leads:
-            sizes = partial(publish_sizes, self.runner.store, self.publisher)
+            sizes = partial(publish_sizes, self.store, self.publisher)
             plans["-prune"] = _housekeeping(self.prune, PRUNE, 6 * PRUNE, first=FIRST_PRUNE)
             plans["-size"] = _housekeeping(sizes, PRUNE, PRUNE, first=timedelta(0))
             plans |= self._deliveries()
@@ -143,15 +144,9 @@ class DaemonJobs:
         return plans
 
     def _deliveries(self) -> dict[str, JobPlan]:
-        """Plan one job for each receiver, and the job that starts them.
-
-        Deliveries stop when a reload replaces the wiring.
-        """
+        """Plan one job for each receiver, and the job that starts them."""
         wiring = self.wiring()
-
-        def is_outdated() -> bool:
-            return self.is_stopping() or self.wiring() is not wiring
-
+        is_outdated = partial(self._is_outdated, wiring)
         plans = {}
         turns = {}
         for receiver in wiring.receivers:
@@ -164,14 +159,18 @@ class DaemonJobs:
         plans[DELIVER_JOB] = _housekeeping(look, DELIVER, PROBE_LIMIT, first=timedelta(0))
         return plans
 
+    def _is_outdated(self, wiring: Wiring) -> bool:
+        """Return whether work must end that began with this wiring: after a stop or a reload."""
+        return self.is_stopping() or self.wiring() is not wiring
+
     def _start_due_turns(self, turns: Mapping[str, DeliveryTurns]) -> None:
         """Start the jobs of the receivers to which something is due.
 
         One query serves all receivers, so that many idle receivers cost no more than one.
         """
         try:
-            due_receivers = self.runner.store.outbox.due_receivers(
-                self.wiring().receiver_names, now=self.runner.clock.now()
+            due_receivers = self.store.outbox.due_receivers(
+                self.wiring().receiver_names, now=self.clock.now()
             )
         except DatabaseError as error:
             log.warning("deliveries not read", reason=str(error))
@@ -192,7 +191,7 @@ class DaemonJobs:
         self.publisher.count("watchdog_restarts_total", plan.kind)
         if plan.kind is JobKind.DELIVERY:
             return
-        self.runner.store.database.renew_connections()  # replace connections that may hang
+        self.store.database.renew_connections()  # replace connections that may hang
         if plan.kind is JobKind.HOUSEKEEPING:
             self.outage_alert.database.hung("the database does not answer")
             return
@@ -222,7 +221,7 @@ class DaemonJobs:
         watched = self.wiring().watched.get(name)
         if watched is None:
             return
-        now = self.runner.clock.now()
+        now = self.clock.now()
         if not watched.schedule.is_open(now):
             log.info(
                 "no run begins now, because of only_between",
@@ -241,12 +240,12 @@ class DaemonJobs:
         watched = wiring.watched.get(name)
         if watched is None:  # a reload removed it
             return
-        now = self.runner.clock.now()
+        now = self.clock.now()
         slot = watched.schedule.latest(now)
         skipped: Mapping[str, int] = {}
         result = None
         with errors_logged("run not done", comparison=name):
-            newest = self.runner.patiently(partial(self.runner.store.history.newest, name))
+            newest = self.runner.patiently(partial(self.store.history.newest, name))
             if newest is not None and newest.slot > now + MAX_CLOCK_SKEW:
                 self._accept_clock(newest, slot)
             elif newest is not None:
@@ -268,8 +267,8 @@ class DaemonJobs:
             comparison=newest.comparison,
             newest=format_instant(newest.slot),
         )
-        rewind = partial(self.runner.store.alerts.rewind, newest.comparison, slot=slot)
-        self.runner.patiently(partial(rewind, now=self.runner.clock.now()))
+        rewind = partial(self.store.alerts.rewind, newest.comparison, slot=slot)
+        self.runner.patiently(partial(rewind, now=self.clock.now()))
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         """Start what comes after a run: deliveries, late relevance, and the check for staleness.
@@ -280,7 +279,7 @@ class DaemonJobs:
             # If the run began before a reload, it may have started alerts of rules that the reload
             # removed.
             with errors_logged("alerts of removed rules were not ended"):
-                adapt_store(self.wiring(), self.runner.store, self.runner.clock)
+                adapt_store(self.wiring(), self.store, self.clock)
         self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.deliver_now()
@@ -300,7 +299,7 @@ class DaemonJobs:
         wiring = self.wiring()
         measured = 0
         with errors_logged("relevance not measured", comparison=name):
-            for filled in backfill_runs(watched, self.runner.store, self.runner.clock):
+            for filled in backfill_runs(watched, self.store, self.clock):
                 slot = format_instant(filled.run.slot)
                 if filled.reason is not None:
                     log.warning(
@@ -309,7 +308,7 @@ class DaemonJobs:
                 elif filled.summaries:
                     measured += 1
                     log.info("relevance measured", comparison=name, slot=slot)
-                if self.is_stopping() or self.wiring() is not wiring:
+                if self._is_outdated(wiring):
                     break
         if measured:
             self._show(name)
@@ -325,7 +324,7 @@ class DaemonJobs:
         When an outage ends, the refresh starts at once. If runs may have failed, all comparisons
         run too.
         """
-        ended = look_again(self.runner.store, self.outage_alert.database)
+        ended = look_again(self.store, self.outage_alert.database)
         if ended is not None:
             self.scheduler.run_now("-refresh")
         if ended is not None and ended.may_have_cost_runs:
@@ -337,16 +336,15 @@ class DaemonJobs:
         # Read each of these once, because a reload or a change of leader may happen at any time.
         wiring = self.wiring()
         leads = self.role.leads
-        store = self.runner.store
-        now = self.runner.clock.now()
+        now = self.clock.now()
         names = tuple(wiring.watched)
         abandoned = 0
         with errors_logged("database not read"):
             if leads:
                 # Never abandon runs of this daemon, because the clock may have jumped.
                 sparing = tuple(self.runner.claims)
-                abandoned = store.runs.abandon_expired(now, sparing=sparing)
-            show_outbox(store, self.publisher, now)
+                abandoned = self.store.runs.abandon_expired(now, sparing=sparing)
+            show_outbox(self.store, self.publisher, now)
             # This comes last, so that the abandoned runs are published too.
             self.latest.refresh(names)
         if abandoned:
@@ -363,7 +361,7 @@ class DaemonJobs:
     def prune(self) -> None:
         """Delete expired rows."""
         retention = self.wiring().settings.retention
-        prune_old(self.runner.store, self.publisher, self.runner.clock.now(), retention)
+        prune_old(self.store, self.publisher, self.clock.now(), retention)
 
 
 def publish_sizes(store: SqlStore, publisher: PrometheusPublisher) -> None:

@@ -1,7 +1,5 @@
 """The wiring that the daemon uses now, which a reload replaces."""
 
-from datetime import timedelta
-
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.model.notifications import Message
 from monitor.model.rules import Comparison
@@ -52,10 +50,6 @@ class WiringInForce:
     def outage_runbook_url(self) -> str | None:
         """Return the address of the runbook about an outage of the database."""
         return self.wiring.settings.runbook_url(DATABASE_AWAY)
-
-    def alert_after(self) -> timedelta:
-        """Return how long an outage must last before a leader sends an alert about it."""
-        return self.wiring.settings.database_alert_after
 
     def renew_sources(self, comparison: str) -> None:
         """Open the sources of a comparison again, because its run hangs."""

@@ -6,7 +6,7 @@ certificate.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
 from threading import Lock
@@ -304,6 +304,7 @@ def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
     }
 
 
+@dataclass(slots=True)
 class GateAnswers:
     """Answers questions with the settings in force, and caches the certificates.
 
@@ -311,12 +312,11 @@ class GateAnswers:
     may be used for ten more minutes.
     """
 
-    def __init__(self, history: SqlHistory, clock: Clock, settings: Callable[[], Settings]) -> None:
-        self._history = history
-        self._clock = clock
-        self._settings = settings
-        self._judging = Lock()
-        self._answers: dict[tuple[object, ...], Mapping[str, object]] = {}
+    history: SqlHistory
+    clock: Clock
+    settings: Callable[[], Settings]
+    _judging: Lock = field(default_factory=Lock)
+    _answers: dict[tuple[object, ...], Mapping[str, object]] = field(default_factory=dict)
 
     def __call__(
         self, comparisons: Mapping[str, Comparison], name: str, options: Mapping[str, Any]
@@ -325,10 +325,10 @@ class GateAnswers:
 
         Raises ConfigError or InputError if the question has no answer.
         """
-        settings = self._settings()
-        now = self._clock.now()
+        settings = self.settings()
+        now = self.clock.now()
         question = make_question(comparisons, name, **options)
-        _, watermark = self._history.changes([name], Watermark(), until=now)
+        _, watermark = self.history.changes([name], Watermark(), until=now)
         key = (
             name,
             question.comparison.config_hash,
@@ -341,7 +341,7 @@ class GateAnswers:
             with self._judging:
                 answer = self._answers.get(key)  # another thread may have stored it
                 if answer is None:
-                    certificate = decide_gate(self._history, settings, question, self._clock)
+                    certificate = decide_gate(self.history, settings, question, self.clock)
                     answer = describe_certificate(certificate)
                 answers = [*self._answers.items(), (key, answer)]
                 self._answers = dict(answers[-_MOST_CACHED:])

@@ -298,12 +298,17 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
     """Return the table of means: segment, metric, mean, its change, p05, median, users."""
     rows: list[tuple[str, ...]] = []
     for summary, mean_change in zip(page.run.summaries, page.mean_changes, strict=True):
-        mean = show_number(summary.mean)
         shown_change = "-" if mean_change is None else f"{mean_change:+.4f}"
-        p05 = show_number(summary.value("p05"))
-        median = show_number(summary.value("p50"))
-        users = f"{summary.n:,}"
-        rows.append((summary.segment, summary.metric, mean, shown_change, p05, median, users))
+        cells = (
+            summary.segment,
+            summary.metric,
+            summary.mean,
+            shown_change,
+            summary.value("p05"),
+            summary.value("p50"),
+            summary.n,
+        )
+        rows.append(tuple(map(_write_cell, cells)))
     return rows
 
 
