@@ -75,7 +75,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     names, such as customer, product and position. The last lines of the output explain the result,
     and say how many users it is based on. Both files must contain lists of the same users. If each
     user is served by only one arm, use --unpaired with a log. For each arm, the command then
-    compares the users' newest lists with their lists from before the test.
+    compares the users' newest lists with their lists from before the test. With --unpaired, the
+    exit code is 3 if the result cannot be used, for example because the users are not split as
+    planned.
     """
     from monitor.measures.metrics import DEFAULT_METRICS
     from monitor.model.rankings import ALL

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from monitor.cli.file_columns import fitting_options, pick_column, require_named_columns
-from monitor.cli.output import print_evidence, print_json, print_line, summary_dict
+from monitor.cli.output import SOURCE_EXIT, print_evidence, print_json, print_line, summary_dict
 from monitor.cli.parameters import parse_fixed, parse_pair
 from monitor.cli.stored_runs import print_run
 from monitor.model.instants import utc_now
@@ -69,10 +69,14 @@ def print_log(  # noqa: PLR0913 - the options of the command
     worst: int,
     as_json: bool,
 ) -> None:
-    """Compare the arms of the test, and print the result as a run."""
+    """Compare the arms of the test, and print the result as a run.
+
+    Exits with code 3 if the run cannot be judged, for example because the split is off.
+    """
+    from monitor.model.runs import RunStatus
     from monitor.service.analysis.log_comparison import as_finished_run, compare_log
     from monitor.statistics.unpaired.split import SPLIT_OFF
-    from monitor.texts.unpaired import ONE_RUN, OTHER_SPLIT
+    from monitor.texts.unpaired import ONE_RUN, OTHER_SPLIT, write_unusable
 
     options = fitting_options(log, user, shapes)
     require_named_columns(log, user, shapes, [options], named)
@@ -83,10 +87,12 @@ def print_log(  # noqa: PLR0913 - the options of the command
     if as_json:
         summaries = [summary_dict(each) for each in run.summaries]
         print_json({**asdict(run), "summaries": summaries, "worst": users})
-        return
-    print_run(run, {})
-    print_evidence(users, {})
-    print_line()
-    if run.unpaired is not None and run.unpaired.log_e >= SPLIT_OFF:
-        print_line(OTHER_SPLIT)
-    print_line(ONE_RUN)
+    else:
+        print_run(run, {})
+        print_evidence(users, {})
+        print_line()
+        if run.unpaired is not None and run.unpaired.log_e >= SPLIT_OFF:
+            print_line(OTHER_SPLIT)
+        print_line(ONE_RUN if run.status is RunStatus.OK else write_unusable(run.reasons[0]))
+    if run.status is not RunStatus.OK:
+        raise typer.Exit(SOURCE_EXIT)

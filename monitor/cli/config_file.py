@@ -67,8 +67,9 @@ def check_config(
 
     The command also checks the web configuration file, and whether the database can be used. The
     command requests the lists of a few users from both arms, and shows both lists of each user. The
-    exit code is 3 if an arm could not be read, or if no lists could be compared. The exit code is 4
-    if the database cannot be used.
+    exit code is 3 if an arm or an outcome could not be read, if no lists could be compared, or if
+    runs could not be judged, for example because the users are not split as planned. The exit code
+    is 4 if the database cannot be used.
     """
     from monitor.measures.metrics import METRICS
     from monitor.receivers import RECEIVERS
@@ -96,6 +97,7 @@ def check_config(
     selected = select_watched(wiring.watched, comparison)
     previews = [preview_users(watched, users) for watched in selected]
     unread = [preview.comparison.name for preview in previews if not preview.evidence]
+    unusable = [preview.comparison.name for preview in previews if not preview.is_usable]
     first_changes = _first_changes(previews, settings, config)
     for preview, first_change in zip(previews, first_changes, strict=True):
         if as_json:
@@ -106,10 +108,11 @@ def check_config(
             _print_preview(preview, first_change)
     if not as_json:
         _print_notices(settings, database, warnings)
-        print_line(write_checked(str(config), len(wiring.watched), len(wiring.receivers), unread))
+        counts = (len(wiring.watched), len(wiring.receivers))
+        print_line(write_checked(str(config), *counts, unread, unusable))
     if database.problem is not None:
         raise database.problem
-    if unread:
+    if unusable:
         raise typer.Exit(SOURCE_EXIT)
 
 
@@ -162,9 +165,9 @@ def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Itera
 
 
 def try_config(config: Path) -> int:
-    """Compare the lists of a few users, and return their number.
+    """Compare the lists of a few users, and return their number. It is 0 if runs would be useless.
 
-    If no lists could be compared, the reasons are printed.
+    The reasons are printed then.
     """
     from monitor.service.analysis.preview import preview_users
     from monitor.service.composition import open_wiring
@@ -175,9 +178,10 @@ def try_config(config: Path) -> int:
     settings = load_settings(config)
     (watched,) = select_watched(open_wiring(settings).watched, None)
     preview = preview_users(watched, _FEW_USERS)
-    if not preview.evidence:
+    if not preview.is_usable:
         (first_change,) = _first_changes([preview], settings, config)
         _print_preview(preview, first_change)
+        return 0
     return len(preview.evidence)
 
 
@@ -211,7 +215,7 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
 def _first_changes(
     previews: Sequence[Preview], settings: Settings, config: Path
 ) -> list[_FirstChange | None]:
-    """Return for each preview which setting to change first, or None if it compared lists."""
+    """Return for each preview which setting to change first, or None if it is usable."""
     from monitor.settings.unchecked_settings import load_document
 
     # A file that is a pipe cannot be read again.
@@ -224,7 +228,7 @@ def _first_changes(
 def _first_change(
     preview: Preview, settings: Settings, document: YamlDocument, config: Path
 ) -> _FirstChange | None:
-    """Return which setting of the comparison to change first, or None if it compared lists."""
+    """Return which setting of the comparison to change first, or None if it is usable."""
     from monitor.settings.unchecked_settings import line_of_setting
 
     setting = preview.unread_setting

@@ -116,7 +116,7 @@ def find_segments(path: Path, user: str) -> list[str]:
     query = f"SELECT * FROM {sql_text(str(path))} LIMIT {_FIRST_ROWS}"  # noqa: S608 - quoted
     try:
         with scratch_database("400MB", [str(path)]) as database:
-            rows = database.execute(query).df()
+            rows = database.sql(query).to_arrow_table().to_pandas()
     except duckdb.Error:
         return segments
     if user not in rows:

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.compare_log import read_test, refuse_options
 from monitor.cli.compare_options import (
+    ArmColumnOption,
+    ArmValues,
+    Before,
     InOrder,
     ItemColumn,
     RankColumn,
     ScoresColumn,
+    SplitOption,
+    TimeColumn,
+    UnpairedLog,
     UserColumn,
     column_option,
 )
@@ -41,9 +48,12 @@ from monitor.model.column_names import (
 )
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
+from monitor.model.instants import format_second
+from monitor.model.rankings import Arm
 from monitor.texts.first_steps import write_first_config, write_unusable_config
 
 if TYPE_CHECKING:
+    from monitor.service.analysis.log_comparison import LoggedTest
     from monitor.sources.file import FileSourceOptions
 
 _SHORT = """\
@@ -55,14 +65,27 @@ comparisons:
   - name: {name}
     every: {every} # or a cron expression
     k: 10 # length of the compared lists
+{lists}    default_rules: true # alerts that learn from five runs what is normal here
+    # labels: {{owner: recs team, contact: "#recs-oncall"}} # messages say whom to call
+# To send alerts, add receivers: Slack, mail and others are in the file of `rankwatch init --full`.
+"""
+_PAIRED = """\
     baseline: # the lists in use{hint}
       {baseline}
     candidate: # the lists on trial
       {candidate}
 {noise_floor}    users: {users}
-    default_rules: true # alerts that learn from five runs what is normal here
-    # labels: {{owner: recs team, contact: "#recs-oncall"}} # messages say whom to call
-# To send alerts, add receivers: Slack, mail and others are in the file of `rankwatch init --full`.
+"""
+_UNPAIRED = """\
+    unpaired: # each user is served by one arm only
+      log: # the newest list of each user in the last day
+        {log}
+      arm: {arm} # column of the log
+      baseline: {baseline}
+      candidate: {candidate}
+      split: {split} # planned shares of the users
+      before: {before} # when the test began
+      segments: {segments}
 """
 _NOISE_FLOOR = """\
     noise_floor: # a second training of the baseline's model
@@ -80,6 +103,7 @@ class ListSource(StrEnum):
     HTTP = "http"
     SQL = "sql"
     REDIS = "redis"
+    LOG = "log"
 
 
 _Ask = Callable[[str, str], str]
@@ -143,6 +167,15 @@ _QUESTIONS: Mapping[ListSource, _Questions] = {
             "candidate": ("Keys of the lists on trial", "recs:v2:{user}"),
         },
     ),
+    ListSource.LOG: _Questions(
+        label="log: one log of an A/B test, in which each user is served by one arm only",
+        every="1d",
+        asked={
+            "unpaired": ("File with the log", "served.parquet"),
+            "arms": ("Values of both arms in the log, the baseline's first", "baseline,candidate"),
+            "before": ("Date on which the test began", ""),
+        },
+    ),
 }
 _WITH_USER = (ListSource.HTTP, ListSource.REDIS)
 
@@ -167,7 +200,7 @@ def init(  # noqa: PLR0913 - the command's options
     ] = None,
     kind: Annotated[
         ListSource | None,
-        typer.Option(metavar="KIND", help="Where the lists are: files, http, sql or redis."),
+        typer.Option(metavar="KIND", help="Where the lists are: files, http, sql, redis or log."),
     ] = None,
     baseline: Annotated[
         str | None,
@@ -207,6 +240,12 @@ def init(  # noqa: PLR0913 - the command's options
     rank: RankColumn = None,
     scores: ScoresColumn = None,
     in_order: InOrder = False,
+    unpaired: UnpairedLog = None,
+    arms: ArmValues = None,
+    before: Before = None,
+    arm: ArmColumnOption = None,
+    time: TimeColumn = None,
+    split: SplitOption = 0.5,
     name: Annotated[str, typer.Option(help="Name of the comparison.")] = "feed",
     minimal: Annotated[
         bool, typer.Option("--minimal", help="Write a short file, and ask no questions.")
@@ -226,10 +265,17 @@ def init(  # noqa: PLR0913 - the command's options
 
     With files, the command also compares the lists of a few users. The exit code is 3 if no lists
     could be compared.
+
+    For an A/B test in which each user is served by one arm only, use --unpaired with a log, --arms
+    and --before.
     """
     from monitor.settings.loader import example_text
 
     target = path or config
+    if unpaired is not None:
+        paired = {"--kind": kind, "--baseline": baseline, "--candidate": candidate}
+        refuse_options({**paired, "--retrained": retrained, "--users": users})
+        kind = ListSource.LOG
     is_answered = kind is not None or baseline is not None
     if full and (is_answered or minimal):
         raise typer.BadParameter("--full writes an example: give either --full or other options")
@@ -249,9 +295,12 @@ def init(  # noqa: PLR0913 - the command's options
         "candidate": candidate,
         "items": items,
         "users": users,
+        "unpaired": None if unpaired is None else str(unpaired),
+        "arms": arms,
+        "before": before,
     }
     # A person did not name the default files, so they may be written later.
-    named = users if kind is ListSource.HTTP else baseline
+    named = users if kind is ListSource.HTTP else baseline or unpaired
     are_named = reaches_person or named is not None
     for option, question in _QUESTIONS[kind].asked.items():
         answers[option] = answers[option] or ask(*question)
@@ -274,29 +323,29 @@ def init(  # noqa: PLR0913 - the command's options
         ask=ask,
         asks=reaches_person,
     )
-    addresses = [str(answers["baseline"]), str(answers["candidate"])]
-    if retrained is not None:
-        addresses.append(retrained)
-    lists = []
-    for address in addresses:
-        must_exist = are_named or address == retrained
-        lists.append(draft.write_lists(address, must_exist=must_exist))
-    text = _SHORT.format(
-        name=_as_yaml(name),
-        every=_QUESTIONS[kind].every,
-        hint=_HINT if kind is ListSource.FILES else "",
-        baseline=lists[0][1:-1],
-        candidate=lists[1][1:-1],
-        noise_floor="".join(_NOISE_FLOOR.format(retrained=each) for each in lists[2:]),
-        users=draft.write_users(answers["users"], addresses[0], must_exist=are_named),
-    )
+    if kind is ListSource.LOG:
+        addresses = [str(answers["unpaired"])]
+        values = (answers["arms"], answers["before"] or None)
+        test = read_test(Path(addresses[0]), *values, arm=arm, time=time, split=split, outcomes=())
+        lists = draft.write_test(addresses[0], test, must_exist=are_named)
+    else:
+        addresses = [str(answers["baseline"]), str(answers["candidate"])]
+        if retrained is not None:
+            addresses.append(retrained)
+        lists = draft.write_pair(addresses, answers["users"], must_exist=are_named)
+    text = _SHORT.format(name=_as_yaml(name), every=_QUESTIONS[kind].every, lists=lists)
     _write_config(target, text, force=force)
-    _compare_first_lists(target, addresses if kind is ListSource.FILES else [])
+    are_files = kind in {ListSource.FILES, ListSource.LOG}
+    _compare_first_lists(target, addresses if are_files else [])
 
 
 def _refuse_unused(kind: ListSource, given: Mapping[str, object]) -> None:
     """Raise BadParameter if an option is given that this kind of lists does not use."""
-    used = {ListSource.FILES: set(given), ListSource.SQL: set(given) - {"--in-order"}}
+    used = {
+        ListSource.FILES: set(given),
+        ListSource.LOG: set(given),
+        ListSource.SQL: set(given) - {"--in-order"},
+    }
     for option, value in given.items():
         if value and option not in used.get(kind, ()):
             raise typer.BadParameter(f"{option} is not for {kind}: leave it out")
@@ -389,6 +438,43 @@ class _Draft:
             names = _table_columns(str(self.server), address, self.columns)
             options = {"url": self.server, "table": address, **names}
         return _as_yaml({self.kind.value: options})
+
+    def write_pair(self, addresses: Sequence[str], users: str | None, *, must_exist: bool) -> str:
+        """Return the sources of a paired comparison.
+
+        The addresses are those of the baseline, of the candidate, and perhaps of the baseline's
+        second training, which must exist.
+        """
+        sources = []
+        for place, address in enumerate(addresses):
+            source = self.write_lists(address, must_exist=must_exist or place >= len(Arm))
+            sources.append(source[1:-1])
+        return _PAIRED.format(
+            hint=_HINT if self.kind is ListSource.FILES else "",
+            baseline=sources[0],
+            candidate=sources[1],
+            noise_floor="".join(
+                _NOISE_FLOOR.format(retrained=f"{{{each}}}") for each in sources[2:]
+            ),
+            users=self.write_users(users, addresses[0], must_exist=must_exist),
+        )
+
+    def write_test(self, log: str, test: LoggedTest, *, must_exist: bool) -> str:
+        """Return an unpaired comparison over the log of a test."""
+        file = self._file_options(log, must_exist=must_exist)
+        served = {"time": test.time, "within": _QUESTIONS[self.kind].every}
+        baseline, candidate = test.arms
+        split = {baseline: test.baseline_share, candidate: round(1 - test.baseline_share, 6)}
+        segments = set(find_segments(Path(log), str(file["user"]))) - {test.arm, test.time}
+        return _UNPAIRED.format(
+            log=_as_yaml({"file": {**file, "served": served}})[1:-1],
+            arm=_as_yaml(test.arm),
+            baseline=_as_yaml(baseline),
+            candidate=_as_yaml(candidate),
+            split=_as_yaml(split),
+            before=format_second(test.before),
+            segments=_as_yaml(sorted(segments)),
+        )
 
     def write_users(self, path: str | None, baseline: str, *, must_exist: bool) -> str:
         """Return the users: those of the file, or else all users of the baseline."""

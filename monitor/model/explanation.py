@@ -359,6 +359,7 @@ class Explanation:
     # drop.
     falls: tuple[SegmentFall, ...] = ()
     finding: Finding | None = None  # None without a clear fault
+    also: Finding | None = None  # a second fault, of other users
     paired: int = 0
     arm: Arm | None = None
     titles: Mapping[str, str] = field(default_factory=dict)  # titles of the examples' items

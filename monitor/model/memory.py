@@ -15,6 +15,7 @@ from monitor.model.model_versions import Models
 from monitor.model.rules import JudgedSeries
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import KeptLists, Run, Summary
+from monitor.model.unpaired import UnpairedResults
 
 if TYPE_CHECKING:
     from monitor.model.arrays import Floats
@@ -80,8 +81,7 @@ class MemoryRequest:
     # Whether the run needs the lists of the last run, and the lists from before the current alerts.
     wants_last_lists: bool = False
     k: int = 0  # the lists must be of a run with at least this k
-    # Whether the run needs the split that the last run planned. Only unpaired comparisons do
-    wants_planned_baseline_share: bool = False
+    wants_last_unpaired: bool = False  # only runs of unpaired comparisons do
 
 
 @immutable
@@ -105,8 +105,7 @@ class Memory:
     splits: tuple[Split, ...] = ()  # splits of healthy runs, to explain this run, oldest first
     # Slot and explanation of the last runs with status ok, newest first
     earlier_explanations: tuple[tuple[datetime, Explanation], ...] = ()
-    # The share of users that the last run planned for the baseline, in an unpaired comparison
-    planned_baseline_share: float | None = None
+    last_unpaired: UnpairedResults | None = None  # of the last run of an unpaired comparison
     # Names in active silences that match nothing and may be meant for this comparison
     unmatched: tuple[UnmatchedName, ...] = ()
     # A sentence for each part that is left out because the stored data is damaged

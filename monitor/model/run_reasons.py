@@ -104,8 +104,11 @@ class RunReasonKind(StrEnum):
     # planned share), slot (when its alert began)
     SPLIT_OFF = "split_off"
     SWITCHED = "switched"  # users (of both arms), asked, limit (largest share)
+    # users (with a list of the other arm), asked (with a list), limit (largest share)
+    SERVED_BY_OTHER = "served_by_other"
     NOT_SERVED = "not_served"  # arm; no user of the run has a list of this arm
     FEW_BEFORE = "few_before"  # arm, users (with a pre-test list), asked, limit (least share)
+    ROWS_LOST = "rows_lost"  # users (since the test began), asked (the same in an earlier run)
     ARMS_DIFFERED = "arms_differed"  # limit (the chance of such a difference)
 
 

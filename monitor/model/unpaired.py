@@ -126,6 +126,12 @@ class UnpairedResults:
     counted: Mapping[Arm, int] = field(default_factory=dict)
     arm_gaps: tuple[ArmGap, ...] = ()
     outcomes: tuple[OutcomeGap, ...] = ()
+    # With `assignments`: the users whose newest list came from the other arm than the assigned one,
+    # among the assigned users with a list of any arm in this run
+    served_by_other: int = 0
+    served_by_any: int = 0
+    # The largest number of users since the test began, in this run or an earlier one
+    most_users: int = 0
 
     @property
     def excess(self) -> BetweenExcess | None:
@@ -136,3 +142,8 @@ class UnpairedResults:
     def assigned(self) -> int:
         """The number of users that were assigned to an arm since the test began."""
         return sum(counts.assigned for counts in self.users.values())
+
+    @property
+    def all_users(self) -> int:
+        """The number of users since the test began. Users that switched arms are counted."""
+        return self.assigned + self.switched

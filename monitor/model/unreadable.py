@@ -18,6 +18,7 @@ class ColumnKind(StrEnum):
     IDS = "ids must be integers or text"
     LISTS = "lists must be arrays of ids, or their JSON"
     NUMBERS = "it must hold numbers"
+    COUNTS = "clicks must be true, false or numbers that are at least 0"
     RANKS = "ranks must be whole numbers; give a column of scores as scores"
     TIMES = "times must be ISO 8601, or seconds, ms, us or ns since 1970"
     LABELS = "it must hold text, numbers or booleans"

@@ -108,12 +108,15 @@ class UnpairedArms:
     - ``assigned`` gives the users that were assigned to an arm since the test began.
     - ``outcomes`` is None if the comparison names no outcomes.
     - ``listed`` gives the users of the log for both arms, if ``assigned`` reads another table.
+    - ``served`` gives the users of the run with the arm of their newest list, if ``assigned`` reads
+      another table.
     """
 
     lists: Mapping[Arm, ports.Source]
     assigned: ports.AssignmentSource
     outcomes: OutcomeSources | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
+    served: ports.UserSource | None = None
 
 
 @immutable

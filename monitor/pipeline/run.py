@@ -53,7 +53,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         splits=HEALTHY_RUNS,  # the runs with which an explanation compares this run
         wants_last_lists=comparison.measuring.keep_lists is not Keep.NONE,
         k=comparison.measuring.k,
-        wants_planned_baseline_share=comparison.measuring.unpaired is not None,
+        wants_last_unpaired=comparison.measuring.unpaired is not None,
     )
 
 

@@ -26,7 +26,15 @@ from monitor.texts.id_mismatches import write_user_spelling
 _USUAL_REASONS = (CoverageReason.MISSING, CoverageReason.EMPTY)
 """An ok run does not report these reasons, because healthy sources have such users too."""
 MOST_SWITCHED = 0.01
-"""If more than this share of the users switched arms, the run cannot be judged."""
+"""If more than this share of the users switched arms, the run cannot be judged.
+
+The same share limits the users that were served by the other arm than the assigned one.
+"""
+_MOST_LOST = 0.01
+"""An ok run reports that rows were deleted if more than this share of the users is gone.
+
+Persons whose data was erased are fewer.
+"""
 _SPLIT_OK_AGAIN = split.SPLIT_OFF / 2
 """A split that was off is as planned again if the evidence against it is below this.
 
@@ -75,7 +83,8 @@ def assess_run(
         obstacles = tuple(find_unpaired_obstacles(comparison, unpaired, memory.states))
         if obstacles and status is RunStatus.OK:
             status = RunStatus.INSUFFICIENT
-        reasons = (*obstacles, *_find_difference_before_test(unpaired), *reasons)
+        hints_on_test = (*_find_difference_before_test(unpaired), *_find_lost_rows(unpaired))
+        reasons = (*obstacles, *hints_on_test, *reasons)
     if memory.learning_since is not None and learning_rules(comparison):
         new_configuration = RunReason(
             kind=RunReasonKind.NEW_CONFIGURATION, slot=memory.learning_since
@@ -205,12 +214,19 @@ def find_unpaired_obstacles(
             limit=unpaired.baseline_share,
             slot=split_off_since,
         )
-    users = unpaired.assigned + unpaired.switched
+    users = unpaired.all_users
     if unpaired.switched > MOST_SWITCHED * users:
         yield RunReason(
             kind=RunReasonKind.SWITCHED,
             users=unpaired.switched,
             asked=users,
+            limit=MOST_SWITCHED,
+        )
+    if unpaired.served_by_other > MOST_SWITCHED * unpaired.served_by_any:
+        yield RunReason(
+            kind=RunReasonKind.SERVED_BY_OTHER,
+            users=unpaired.served_by_other,
+            asked=unpaired.served_by_any,
             limit=MOST_SWITCHED,
         )
     min_compared_share = comparison.judging.min_paired_share
@@ -245,3 +261,11 @@ def _find_difference_before_test(unpaired: UnpairedResults) -> RunReasons:
     if unpaired.before_p is None or unpaired.before_p > arms_differed.HIGHEST_P:
         return ()
     return (RunReason(kind=RunReasonKind.ARMS_DIFFERED, limit=unpaired.before_p),)
+
+
+def _find_lost_rows(unpaired: UnpairedResults) -> RunReasons:
+    """Return the reason that says that users since the test began are gone, if many are."""
+    users = unpaired.all_users
+    if users >= (1 - _MOST_LOST) * unpaired.most_users:
+        return ()
+    return (RunReason(kind=RunReasonKind.ROWS_LOST, users=users, asked=unpaired.most_users),)

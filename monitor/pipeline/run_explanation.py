@@ -261,7 +261,9 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
     if fault is not None:
         finding = fault.finding
         segment = finding.segment
-        sentence = write_finding(finding, drop, is_other_unchanged=fault.is_other_unchanged)
+        sentence = write_finding(
+            finding, drop, also=fault.also, is_other_unchanged=fault.is_other_unchanged
+        )
     elif drop is not None:
         if drop.main_segment is not None:
             segment = drop.main_segment.segment
@@ -303,6 +305,7 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         left=exposure_shift.left,
         groups=groups,
         finding=finding,
+        also=None if fault is None else fault.also,
         paired=paired,
         arm=arm,
     )

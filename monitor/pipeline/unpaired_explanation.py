@@ -35,6 +35,7 @@ from monitor.pipeline.unpaired_faults import (
     make_scene_since_run,
 )
 from monitor.statistics.attribution.decomposition import compare_exposure
+from monitor.statistics.attribution.faults import Fault
 from monitor.statistics.attribution.parts import average_parts
 from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
@@ -122,43 +123,46 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
         ),
     )
     scene = make_scene_since_run(users, past)
-    finding = None
+    fault = None
     since = None
     if scene is not None:
         shows_items = comparison.judging.shows_items
-        finding = find_fault_since_run(users, past, scene, shows_items=shows_items)
+        fault = find_fault_since_run(users, past, scene, shows_items=shows_items)
         since = memory.former_slot
     stale = find_stale_candidate(users, former)
-    if stale is not None and _is_better(stale, finding):
-        finding = stale
+    if stale is not None and _is_better(stale, fault):
+        fault = Fault(finding=stale)
         since = None
-    elif finding is None:
-        finding = find_fault_since_test(users)
+    elif fault is None:
+        fault = find_fault_since_test(users)
         since = None
-    explanation = _make_explanation(series, gaps, finding, users, results)
-    if finding is not None and since is not None and former is not None:
-        explanation = _compare_with_run(explanation, finding, users, former, since)
+    explanation = _make_explanation(series, gaps, fault, users, results)
+    if fault is not None and since is not None and former is not None:
+        explanation = _compare_with_run(explanation, fault.finding, users, former, since)
     return _make_split(users, metric, scene), explanation
 
 
-def _is_better(stale: Finding, finding: Finding | None) -> bool:
-    """Return whether pre-test lists explain more than the finding since an earlier run.
+def _is_better(stale: Finding, fault: Fault | None) -> bool:
+    """Return whether pre-test lists explain more than the fault since an earlier run.
 
     Pre-test lists have many new items too, if they are compared with that run.
     """
-    if finding is None or "is_general" in finding.detail:
+    if fault is None or "is_general" in fault.finding.detail:
         return True
+    finding = fault.finding
     return finding.kind.facts.looks_like_training and stale.users >= finding.users
 
 
 def _make_explanation(
     series: str,
     gaps: Mapping[str, Summary],
-    finding: Finding | None,
+    fault: Fault | None,
     users: DividedSubset,
     results: UnpairedResults,
 ) -> Explanation:
-    """Make the explanation from the finding, or else from the self gap of all users."""
+    """Make the explanation from the fault, or else from the self gap of all users."""
+    finding = None if fault is None else fault.finding
+    also = None if fault is None else fault.also
     amounts = {segment: gap.mean or 0.0 for segment, gap in gaps.items()}
     error = gaps[ALL].standard_error or 0.0
     is_clear = abs(amounts[ALL]) >= CLEAR_DROP * error
@@ -176,7 +180,9 @@ def _make_explanation(
     )
     return Explanation(
         metric=series,
-        sentence=write_unpaired(finding, amounts, segment, results.excess, is_clear=is_clear),
+        sentence=write_unpaired(
+            finding, amounts, segment, results.excess, also=also, is_clear=is_clear
+        ),
         segment=segment,
         now=amounts[ALL],
         gained=shift.gained,
@@ -185,6 +191,7 @@ def _make_explanation(
         left=shift.left,
         groups=(),
         finding=finding,
+        also=also,
         arm=arm,
     )
 

@@ -15,7 +15,7 @@ from monitor.pipeline.id_spellings import find_respelled
 from monitor.pipeline.run_explanation import Names
 from monitor.statistics.attribution.changes import OwnLists, PairChanges, pair_runs
 from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
-from monitor.statistics.attribution.faults import find_fault
+from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.scene import LEAST_AFFECTED_USERS, Scene
 
 STALE_SHARE = 0.5
@@ -63,18 +63,18 @@ def make_scene_since_run(users: DividedSubset, past: UnpairedPast) -> Scene | No
 
 def find_fault_since_run(
     users: DividedSubset, past: UnpairedPast, scene: Scene, *, shows_items: bool
-) -> Finding | None:
+) -> Fault | None:
     """Find the fault of one arm or of both arms since an earlier run. ``scene`` has its lists."""
     fault = find_fault(scene)
     finding = None if fault is None else fault.finding
     names = Names(subset=users.subset, former=past.former)
     respelled = find_respelled(scene, finding, names.name_item, ())
     if respelled is not None:
-        finding = respelled if shows_items else respelled.without_examples
-    return None if finding is None else _count_all(finding, users)
+        fault = Fault(finding=respelled if shows_items else respelled.without_examples)
+    return None if fault is None else _count_all(fault, users)
 
 
-def find_fault_since_test(users: DividedSubset) -> Finding | None:
+def find_fault_since_test(users: DividedSubset) -> Fault | None:
     """Find a fault of one arm since before the test.
 
     None if the lists of both arms changed equally much.
@@ -82,12 +82,14 @@ def find_fault_since_test(users: DividedSubset) -> Finding | None:
     stale = find_stale_candidate(users)
     # Compared with so many unchanged lists, the baseline's lists seem to change too much.
     if stale is not None and stale.share >= STALE_SHARE:
-        return stale
+        return Fault(finding=stale)
     batch = users.subset.pairing.batch
     is_known = batch.baseline_lengths > 0
     scene = _make_scene(users, is_known, (batch.baseline, batch.baseline_lengths), None)
     fault = None if scene is None else find_fault(scene)
-    return stale if fault is None else _count_all(fault.finding, users)
+    if fault is not None:
+        return _count_all(fault, users)
+    return None if stale is None else Fault(finding=stale)
 
 
 def find_stale_candidate(
@@ -128,10 +130,15 @@ def find_stale_candidate(
     )
 
 
-def _count_all(finding: Finding, users: DividedSubset) -> Finding:
-    """Return the finding about the users in a scene as a finding about all users of its arms."""
-    compared = sum(len(users.rows(arm)) for arm in finding.arms)
-    return replace(finding, users=round(finding.share * compared), compared=compared)
+def _count_all(fault: Fault, users: DividedSubset) -> Fault:
+    """Return the findings about the users in a scene as findings about all users of their arms."""
+
+    def count(finding: Finding) -> Finding:
+        compared = sum(len(users.rows(arm)) for arm in finding.arms)
+        return replace(finding, users=round(finding.share * compared), compared=compared)
+
+    also = None if fault.also is None else count(fault.also)
+    return replace(fault, finding=count(fault.finding), also=also)
 
 
 def _make_scene(

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.measures.metrics import Metric
+from monitor.measures.pairing.ids import find_users
 from monitor.measures.pairing.list_tables import rows_by_segment
 from monitor.measures.reading.ids import user_index
 from monitor.measures.sampling import hash_users
@@ -31,6 +32,7 @@ from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import ArmScore, Evidence, Histogram, KeptLists, MeasuredRun, Summary
 from monitor.model.statistics import PRE_TEST_SERIES, DerivedMetric
 from monitor.model.unpaired import (
+    ARM_COLUMN,
     ArmCounts,
     ArmGap,
     AssignedUsers,
@@ -42,7 +44,7 @@ from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
-from monitor.pipeline.pull import SlotContext, SourceAnswers, ask_in_time
+from monitor.pipeline.pull import SlotContext, SourceAnswers, UnpairedArms, ask_in_time
 from monitor.pipeline.run_explanation import mention_subset
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import add_differences, explain_unpaired
@@ -51,6 +53,8 @@ from monitor.statistics.unpaired.far_lists import find_far_statistic
 from monitor.statistics.unpaired.gaps import Gap, count_far, mean_gap, share_gap
 from monitor.statistics.unpaired.split import log_evidence
 from monitor.texts.unpaired import write_changed_split, write_too_early
+
+_LATE_MESSAGE = "the users that were assigned to the arms did not arrive before the run's deadline"
 
 
 @immutable
@@ -205,19 +209,20 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
     the test begins later than the slot.
     """
     sources = context.arms.unpaired
-    earlier_share = context.memory.planned_baseline_share
+    earlier = context.memory.last_unpaired
     if sources is None:
         raise ValueError(f"{context.comparison.name} is a paired comparison")
     if context.slot <= plan.since:
         raise SourceError(write_too_early(format_second(plan.since)))
-    if earlier_share not in (None, plan.baseline_share):
-        raise SourceError(write_changed_split(plan.baseline_share, earlier_share))
-    late_message = (
-        "the users that were assigned to the arms did not arrive before the run's deadline"
-    )
+    most_users = 0
+    if earlier is not None:
+        most_users = earlier.most_users
+        if earlier.baseline_share != plan.baseline_share:
+            raise SourceError(write_changed_split(plan.baseline_share, earlier.baseline_share))
     with context.stopwatch.stage("users"):
         read = partial(sources.assigned.assigned, context.slot)
-        assigned = ask_in_time(read, context.seconds_left(), late_message)
+        assigned = ask_in_time(read, context.seconds_left(), _LATE_MESSAGE)
+        served_by_other, served_by_any = _count_served(context, sources, assigned.switched)
     with context.stopwatch.stage("outcomes"):
         outcomes, unread_inputs = measure_outcomes(
             plan, context.arms, assigned.switched, context.slot, context.seconds_left
@@ -230,6 +235,9 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
         # The evidence that the users were not split as planned.
         log_e=log_evidence(count[Arm.BASELINE], count[Arm.CANDIDATE], plan.baseline_share),
         outcomes=outcomes,
+        served_by_other=served_by_other,
+        served_by_any=served_by_any,
+        most_users=max(most_users, sum(count.values()) + len(assigned.switched)),
     )
     if context.arms.pseudonyms is not None:
         hidden = context.arms.pseudonyms.hide(assigned.switched)
@@ -241,6 +249,32 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
         results=results,
         unread_inputs=tuple(unread_inputs),
     )
+
+
+def _count_served(
+    context: SlotContext, sources: UnpairedArms, switched: "pd.Index[str]"
+) -> tuple[int, int]:
+    """Count the users whose newest list came from the other arm than the assigned one.
+
+    Also counts the assigned users with a list of any arm. Users that ``switched`` are left out.
+    Both are 0 if the comparison has no assignments, or if a source cannot be read.
+    """
+    if sources.served is None:
+        return 0, 0
+    tables = []
+    for source in (context.arms.users, sources.served):
+        read = partial(source.users, context.slot, (ARM_COLUMN,))
+        try:
+            tables.append(ask_in_time(read, context.seconds_left(), _LATE_MESSAGE))
+        except SourceError:  # reading the users or the lists of the run reports the same error
+            return 0, 0
+    assigned, served = tables
+    rows = find_users(assigned.users, served.users)
+    is_served = (rows >= 0) & ~assigned.users.isin(switched)
+    is_candidate = assigned.segments[ARM_COLUMN] == Arm.CANDIDATE
+    is_served_by_candidate = (served.segments[ARM_COLUMN] == Arm.CANDIDATE)[rows]
+    is_served_by_other = is_served & (is_candidate != is_served_by_candidate)
+    return int(is_served_by_other.sum()), int(is_served.sum())
 
 
 def _divide_batch(batch: UserBatch, switched: "pd.Index[str]") -> UserBatch:

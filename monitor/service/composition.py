@@ -225,8 +225,10 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
     listed = {}
+    served = None
     if options.assignments is not None:
         listed = dict.fromkeys(Arm, open_users(options.served_since, options.log))
+        served = open_users(options.served_users, options.log)
     outcomes = None
     if options.outcomes:
         outcomes = OutcomeSources(
@@ -239,6 +241,7 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
         assigned=open_assigned(options.assigned),
         outcomes=outcomes,
         listed=listed,
+        served=served,
     )
 
 

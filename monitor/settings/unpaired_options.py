@@ -100,8 +100,11 @@ class UnpairedOptions(Options):
     @property
     def users(self) -> UsersOptions:
         """The users of a run, with their segments."""
-        if self.assignments is not None:
-            return self.assigned
+        return self.served_users if self.assignments is None else self.assigned
+
+    @property
+    def served_users(self) -> UsersOptions:
+        """The users of a run with a list, and the arm of their newest list."""
         return self._select(self._served_users, tuple(Arm), since=self.begins_at)
 
     @property

@@ -116,19 +116,25 @@ def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
 
 
 def add_outcomes(
-    users: pa.Array, batch: TableBatch, outcomes: Sequence[str], tally: Tally
+    users: pa.Array,
+    batch: TableBatch,
+    outcomes: Sequence[str],
+    tally: Tally,
+    need: ColumnKind = ColumnKind.NUMBERS,
 ) -> pd.DataFrame:
-    """Add up the outcomes of each user in a batch. Values that cannot be read are counted."""
+    """Add up the outcomes of each user in a batch. Values that cannot be read are counted.
+
+    A negative number cannot be read if the outcomes need to be `COUNTS`.
+    """
+    least = 0 if need is ColumnKind.COUNTS else -_MOST_OUTCOME
     counts = np.asarray(batch[ROW_COUNT], dtype=np.int64)
     sums = {}
     for name in outcomes:
         values = _with_truth_as_numbers(value_array(batch[name]))
         numbers, is_bad = number_column(values, name, tally.where)
-        is_bad = is_bad | (np.abs(numbers) > _MOST_OUTCOME)
-        if is_bad.any():
-            example = values[int(np.argmax(is_bad))]
-            bad_rows = int(counts[is_bad].sum())
-            tally.count(name, ColumnKind.NUMBERS, bad_rows, int(counts.sum()), example)
+        is_bad = is_bad | (numbers < least) | (numbers > _MOST_OUTCOME)
+        example = values[int(np.argmax(is_bad))] if is_bad.any() else None
+        tally.count(name, need, int(counts[is_bad].sum()), int(counts.sum()), example)
         sums[name] = np.where(is_bad | np.isnan(numbers), 0.0, numbers) * counts
     return pd.DataFrame(sums, index=user_index(users)).groupby(level=0).sum()
 

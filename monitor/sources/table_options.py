@@ -144,7 +144,7 @@ class ServedOptions(Options):
                 raise SourceError(
                     f"{where} has no user with only {self.arms.name} = {value!r}, because "
                     f"{switched:,} users have rows of both arms: check the columns with the user "
-                    "and the arm"
+                    "and the arm, and check when the test began"
                 )
 
     def period(self, slot: datetime) -> tuple[datetime | None, datetime]:

@@ -100,9 +100,8 @@ def read_memory(database: Database, request: MemoryRequest) -> Memory:
             learning_since=_learning_since(connection, request, past),
             last_ok=read_first(Run, connection, _LAST_OK, _parameters(request)),
         )
-        if request.wants_planned_baseline_share:
-            planned_baseline_share = _planned_baseline_share(connection, request)
-            memory = replace(memory, planned_baseline_share=planned_baseline_share)
+        if request.wants_last_unpaired:
+            memory = replace(memory, last_unpaired=_last_unpaired(connection, request))
         # Only a run requests splits. Commands that read earlier runs need none of these fields.
         if request.splits:
             memory = replace(
@@ -229,8 +228,8 @@ def _learning_since(
     return connection.scalar(first, parameters) or request.before
 
 
-def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> float | None:
-    """Return the share of users that the last unpaired run planned for the baseline.
+def _last_unpaired(connection: Connection, request: MemoryRequest) -> UnpairedResults | None:
+    """Return the results of the last unpaired run.
 
     In an unpaired run, the arms serve different users, as in an A/B test. Only runs of the same
     configuration are searched, with any status. Returns None if there is no such run.
@@ -242,7 +241,7 @@ def _planned_baseline_share(connection: Connection, request: MemoryRequest) -> f
         .limit(1)
     )
     unpaired: UnpairedResults | None = connection.scalar(query, _parameters(request))
-    return None if unpaired is None else unpaired.baseline_share
+    return unpaired
 
 
 def _floor_overlaps(connection: Connection, last_ok_runs: Sequence[_OkRun]) -> tuple[float, ...]:

@@ -92,14 +92,19 @@ def write_cause(finding: Finding) -> str:
 
 
 def write_finding(
-    finding: Finding, drop: MeanDrop | None, *, is_other_unchanged: bool | None = None
+    finding: Finding,
+    drop: MeanDrop | None,
+    *,
+    also: Finding | None = None,
+    is_other_unchanged: bool | None = None,
 ) -> str:
     """Say what happened, to which users, in which arm, and how much of the drop this explains.
 
+    ``also`` is another fault, of other users.
     ``drop`` is None if there are no earlier lists. ``is_other_unchanged`` is about the other arm:
     it did not change (True), changed no more than usual (False), or neither is known (None).
     """
-    sentences = [f"{write_cause(finding)}.", *_write_share(finding)]
+    sentences = [f"{write_cause(finding)}.", *write_also(also), *_write_share(finding)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(_write_spelling_advice(finding.arms, finding.spelling))
     if finding.kind.facts.is_similarity:
@@ -110,6 +115,11 @@ def write_finding(
         change = "did not change" if is_other_unchanged else "changed no more than usual"
         sentences.append(f"The {other} {change}.")
     return join_sentences(filter(None, sentences))
+
+
+def write_also(also: Finding | None) -> list[str]:
+    """Say that there is another fault, of other users. Empty without one."""
+    return [] if also is None else [f"Another fault: {write_cause(also)}."]
 
 
 def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:

@@ -26,10 +26,10 @@ def write_first_config(
 
 
 def write_unusable_config(config: str, option: str) -> str:
-    """Say that no lists could be compared with the written file, and what to do next."""
+    """Say that the written file cannot be used, and what to do next."""
     return (
-        f"Wrote {config}, but no lists could be compared. Next: change it, and then rankwatch "
-        f"check{option}"
+        f"Wrote {config}, but it cannot be used, for the reasons above. Next: change it, and then "
+        f"rankwatch check{option}"
     )
 
 

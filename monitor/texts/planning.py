@@ -7,13 +7,20 @@ from datetime import timedelta
 from monitor.texts.wording import count_of, write_percent
 
 
-def write_checked(config: str, comparisons: int, receivers: int, unread: Sequence[str]) -> str:
-    """Say that the configuration is valid, and which comparisons' sources gave no lists."""
+def write_checked(
+    config: str, comparisons: int, receivers: int, unread: Sequence[str], unusable: Sequence[str]
+) -> str:
+    """Say that the configuration is valid, and which comparisons cannot be used.
+
+    The sources of the comparisons ``unread`` gave no lists. They are also ``unusable``.
+    """
     counts = f"{count_of(comparisons, 'comparison')}, {count_of(receivers, 'receiver')}"
     valid = f"{config}: the configuration is valid ({counts})"
-    if not unread:
-        return f"{valid}, and its sources can be compared"
-    return f"{valid}, but no lists could be compared for {', '.join(unread)}"
+    if unread:
+        return f"{valid}, but no lists could be compared for {', '.join(unread)}"
+    if unusable:
+        return f"{valid}, but cannot be used yet, for the reasons above: {', '.join(unusable)}"
+    return f"{valid}, and its sources can be compared"
 
 
 def write_database(location: str, schema: str | None) -> str:

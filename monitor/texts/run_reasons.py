@@ -44,6 +44,15 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     RunReasonKind.SWITCHED: (
         "{0.users:,} of {0.asked:,} users switched arms ({exact_share}), more than {limit}"
     ),
+    RunReasonKind.SERVED_BY_OTHER: (
+        "{0.users:,} of {0.asked:,} users got their list from the other arm than the one in "
+        "assignments ({exact_share}), more than {limit}"
+    ),
+    RunReasonKind.ROWS_LOST: (
+        "there are {0.users:,} users since the test began, but an earlier run had {0.asked:,}: "
+        "rows were deleted, so outcomes and the check of the split are incomplete. Keep all rows "
+        "since the test began, or set a new unpaired.since"
+    ),
     RunReasonKind.NOT_SERVED: "no user has a list from the {0.arm}",
     RunReasonKind.FEW_BEFORE: (
         "only {0.users:,} of {0.asked:,} users of the {0.arm} ({share}) have a pre-test list, "

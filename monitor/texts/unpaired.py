@@ -5,19 +5,22 @@ from collections.abc import Mapping
 
 from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm, CoverageRow
+from monitor.model.run_reasons import RunReason
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
-from monitor.texts.explanations import join_sentences, shorten_name, write_cause
-from monitor.texts.run_reasons import write_off_split
+from monitor.texts.explanations import join_sentences, shorten_name, write_also, write_cause
+from monitor.texts.run_reasons import write_off_split, write_run_reason
 from monitor.texts.wording import count_of
 
 LIMIT_OF_SELF_GAPS = (
-    "Two arms that move equally far in different directions have no self gap. If you can ask the "
+    "Two arms that move equally far in different directions have no self gap. If the models of both "
+    "arms are alike, lists that come from the other arm's model look healthy. If you can ask the "
     "candidate for the baseline's users too, a paired comparison is better."
 )
 """What an unpaired comparison cannot see. Pages, commands and guides say it."""
 ONE_RUN = (
     "One run cannot say whether a gap is normal, because two healthy trainings have a gap too. "
-    "Compare the log of several days, or configure the comparison: its rules learn what is normal."
+    "Compare the log of several days, or configure the comparison (rankwatch init --unpaired): its "
+    "rules learn what is normal."
 )
 """How to read the gaps of a single run."""
 OTHER_SPLIT = (
@@ -58,17 +61,18 @@ def write_unpaired(
     segment: str,
     excess: BetweenExcess | None,
     *,
+    also: Finding | None = None,
     is_clear: bool,
 ) -> str:
     """Say what happened to the users of an arm, and which arm's users moved farther.
 
     ``gaps`` are the self gaps by segment: how much farther the candidate's users moved from their
-    pre-test lists. ``segment`` is named if it is not ``all``. With ``is_clear``, the gap of all
-    users is larger than chance among users can explain.
+    pre-test lists. ``segment`` is named if it is not ``all``. ``also`` is another fault, of other
+    users. With ``is_clear``, the gap of all users is larger than chance among users can explain.
     """
     sentences = []
     if finding is not None:
-        sentences.append(f"{write_cause(finding)}.")
+        sentences += [f"{write_cause(finding)}.", *write_also(also)]
     sentences.append(_write_gap(gaps[ALL]) if is_clear else _EQUAL)
     if segment in gaps and segment != ALL:
         amount = abs(gaps[segment])
@@ -92,7 +96,17 @@ def write_arms(unpaired: UnpairedResults) -> list[str]:
     if unpaired.switched:
         switched = count_of(unpaired.switched, "user")
         sentences.append(f"left out, because they switched arms: {switched}")
+    if unpaired.served_by_any:
+        sentences.append(_write_served_by_other(unpaired))
     return sentences
+
+
+def _write_served_by_other(unpaired: UnpairedResults) -> str:
+    others = count_of(unpaired.served_by_other, "user")
+    return (
+        f"newest list from the other arm than in assignments: {others} of "
+        f"{unpaired.served_by_any:,}"
+    )
 
 
 def write_faulty_lists(coverage: CoverageRow) -> list[str]:
@@ -115,6 +129,11 @@ def write_needs_pairs(comparison: str) -> str:
         f"each user of {comparison} is served by one arm only, and suggest needs the lists of both "
         "arms for each user: use rules with learned:, such as rules: default"
     )
+
+
+def write_unusable(reason: RunReason) -> str:
+    """Say that the figures of a comparison cannot be used, and why."""
+    return f"Do not use these figures: {write_run_reason(reason)}."
 
 
 def write_changed_split(planned: float, earlier: float) -> str:
@@ -197,4 +216,6 @@ def write_split(found: UnpairedResults) -> tuple[str, ...]:
     if found.switched:
         switched = count_of(found.switched, "user")
         sentences.append(f"Left out, because they switched arms since the test began: {switched}.")
+    if found.served_by_other:
+        sentences.append(f"{_write_served_by_other(found).capitalize()}.")
     return tuple(sentences)

@@ -369,6 +369,23 @@ def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arm
     assert found.users == 400
 
 
+@pytest.mark.parametrize("arm, kind, left", [(1, "missing", 0), (0, "cut_short", 5)])
+def test_a_second_fault_of_other_users_is_named_too(arm, kind, left):
+    """A fifth of the users get one list from the candidate, and others get fewer items."""
+    arm = [*Arm][arm]
+
+    class Two(Planted):
+        def lists(self, shop, of_arm, day):
+            served = super().lists(shop, of_arm, day)
+            if of_arm is arm:
+                served |= {name: served[name][:left] for name in shop.names[-160:]}
+            return served
+
+    found = measure(Two(0.2, lambda *_: range(10)), BEGINS, past()).explanation
+    assert (found.finding.kind, found.also.kind, found.also.arms) == ("shared_list", kind, (arm,))
+    assert "Another fault: 160 of 800 users (20 %)" in found.sentence
+
+
 def test_a_category_that_both_arms_lost_is_named_with_all_its_items():
     fault = Fault(kind=Kind.CATEGORY_GONE, begins=BEGINS, arms=tuple(Arm))
     found, wrong = explain(fault, past())

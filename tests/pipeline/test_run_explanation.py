@@ -272,11 +272,11 @@ stale 40 0.1  noise 40 1                          unchanged        -
 """Findings: kind, users, and the explained share of the drop."""
 
 
-def with_finding(found, text):
+def with_finding(found, text, **more):
     kind, users, share = text.split()
     explained = None if share == "-" else float(share)
     finding = replace(found.finding, kind=FaultKind(kind), users=int(users), explained=explained)
-    return replace(found, finding=finding)
+    return replace(found, finding=replace(finding, **more))
 
 
 def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts():
@@ -317,20 +317,20 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
 def test_a_fault_of_few_users_that_hardly_explains_the_drop_is_no_cause_of_it():
     found = explained(OTHER, memory=after(run(SAME)))
     weak = with_finding(found, "cut_short 2 0.05")
+    general = with_finding(found, "replaced 2 -", detail={"is_general": 1.0})
     drop = transition(metric="extended_tau", statistic="mean")
-    left_out = leave_out_weak_cause(weak, (drop,))
-    assert left_out is not None
-    assert left_out.finding is None
-    assert left_out.sentence == ("No clear cause. Similarity fell by 1.0000: items replaced 100 %.")
-    # An alert that counts the users has this cause, and so has an alert on something else.
     counted = transition(metric="coverage", statistic="short(candidate)", kind=RuleKind.COVERAGE)
+    for cause, start in [(weak, drop), (general, counted)]:
+        left_out = leave_out_weak_cause(cause, (start,))
+        assert left_out is not None
+        assert left_out.finding is None
+        assert (
+            left_out.sentence == "No clear cause. Similarity fell by 1.0000: items replaced 100 %."
+        )
+    # An alert that counts the users has this cause, and so has an alert on something else.
     assert leave_out_weak_cause(weak, (drop, counted)) is weak
     assert leave_out_weak_cause(weak, (ALERTS["order"],)) is weak
-    general = replace(
-        weak, finding=replace(weak.finding, kind=FaultKind.REPLACED, detail={"is_general": 1.0})
-    )
     assert leave_out_weak_cause(general, (drop, counted)) is general
-    assert leave_out_weak_cause(general, (counted,)).finding is None
     for strong in ("cut_short 2 0.1", "cut_short 8 0.05", "cut_short 2 -"):
         kept = with_finding(found, strong)
         assert leave_out_weak_cause(kept, (drop,)) is kept

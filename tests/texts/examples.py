@@ -96,6 +96,7 @@ from monitor.texts.deliveries import (
 )
 from monitor.texts.explanations import (
     write_alert_text,
+    write_also,
     write_cause,
     write_distance,
     write_drop,
@@ -152,6 +153,7 @@ from monitor.texts.unpaired import (
     write_outcomes,
     write_split,
     write_unpaired,
+    write_unusable,
 )
 from monitor.texts.verdicts import (
     name_series,
@@ -459,6 +461,8 @@ EXAMPLES: Any = {
         reasons(RunReasonKind.SPLIT_OFF, users=4013, asked=7187, limit=0.5, slot=SLOT),
         partial(write_off_split, 4013, 3174, 1 / 3),
         reasons(RunReasonKind.SWITCHED, users=34, asked=1000, limit=0.01),
+        reasons(RunReasonKind.SERVED_BY_OTHER, users=34, asked=1000, limit=0.01),
+        reasons(RunReasonKind.ROWS_LOST, users=900, asked=1000),
         reasons(RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE),
         reasons(RunReasonKind.FEW_BEFORE, arm=Arm.BASELINE, users=12, asked=50, limit=0.5),
         reasons(RunReasonKind.ARMS_DIFFERED, limit=0.0003),
@@ -591,8 +595,9 @@ EXAMPLES: Any = {
         *plain(
             planning,
             """
-            write_checked           rankwatch.yaml, 3, 1, []
-            write_checked           rankwatch.yaml, 1, 0, [home-feed]
+            write_checked           rankwatch.yaml, 3, 1, [], []
+            write_checked           rankwatch.yaml, 1, 0, [home-feed], [home-feed]
+            write_checked           rankwatch.yaml, 1, 0, [], [home-feed]
             write_database          "PostgreSQL database rankwatch at db.internal:5432", "0001"
             write_database          SQLite database /var/lib/rankwatch/rankwatch.db, null
             write_first_change      rankwatch.yaml, baseline, 12
@@ -725,6 +730,7 @@ EXAMPLES: Any = {
         finding(FaultKind.RESPELLED, spelling=MISMATCH),
         partial(write_cause, finding(FaultKind.NOISE).args[0]),
         partial(write_recalled, "No clear cause.", SLOT),
+        partial(write_also, found(FaultKind.CUT_SHORT, detail=SHORTER)),
     ],
     "Why similarity fell without a fault": [
         drop(membership=0.1),
@@ -765,6 +771,7 @@ EXAMPLES: Any = {
         partial(write_unpaired, None, {"all": -0.01}, "all", None, is_clear=False),
         partial(write_arms, UNPAIRED),
         partial(write_split, UNPAIRED),
+        partial(write_unusable, RunReason(kind=RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE)),
         partial(write_faulty_lists, coverage_row(690, reasons={(Arm.CANDIDATE, "too_slow"): 34})),
         partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
         *plain(
@@ -780,7 +787,10 @@ EXAMPLES: Any = {
             """,
         ),
         *(partial(name_series, series.of("clicks"), "mean") for series in OUTCOME_SERIES),
-        partial(write_split, replace(UNPAIRED, log_e=11.5, switched=3)),
+        partial(
+            write_split,
+            replace(UNPAIRED, log_e=11.5, switched=3, served_by_other=2, served_by_any=900),
+        ),
     ],
 }
 

@@ -180,19 +180,27 @@ def test_yes_and_no_are_1_and_0(tmp_path, kind, form):
     assert read_outcomes(WRITERS[kind](rows, tmp_path))[0]["u2"] == 10
 
 
+CLICKS = """
+["u0", "a", 4]
+["u1", "a", 2]
+["u2", "b", 3]
+["u3", "b", 100]
+["u4", "b", null]
+["u3", "a", false]
+["never-served", "b", false]
+"""
+"""Users, their arms, and their clicks in the test. False is an assignment without a row in the log."""
+
+
 def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_out(tmp_path):
-    clicks = {"u0": ("a", 4), "u1": ("a", 2), "u2": ("b", 3), "u3": ("b", 100), "u4": ("b", None)}
-    rows = []
-    for user, (arm, count) in clicks.items():
-        row = {"user": user, "variant": arm, "country": "UK", "request": "1", "items": ["x"]}
-        rows.append({**row, "at": BEGINS.isoformat(), "clicks": 1})
-        rows.append({**row, "at": (SLOT - DAY / 2).isoformat(), "clicks": count})
-    assigned = [(user, arm) for user, (arm, _) in clicks.items()]
-    assigned += [("u3", "a"), ("never-served", "b")]
-    assigned_at = (BEGINS + HOUR).isoformat()
-    assigned_rows = [
-        {"user": user, "variant": arm, "at": assigned_at, "country": "UK"} for user, arm in assigned
-    ]
+    rows, assigned_rows = [], []
+    for user, arm, count in parsed(CLICKS):
+        row = {"user": user, "variant": arm, "country": "UK"}
+        assigned_rows.append({**row, "at": (BEGINS + HOUR).isoformat()})
+        row |= {"request": "1", "items": ["x"]}
+        if count is not False:
+            rows.append({**row, "at": BEGINS.isoformat(), "clicks": 1})
+            rows.append({**row, "at": (SLOT - DAY / 2).isoformat(), "clicks": count})
     users = in_csv(assigned_rows, tmp_path)["file"] | {"user": "user", "served": {"time": "at"}}
 
     found = measured(jsonl(rows, tmp_path), assignments={"file": users}, outcomes=["clicks"])
@@ -271,7 +279,9 @@ def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
     assert "outcomes: column 'clicks' of " in run["reason"]
     text = text.replace("[clicks]", "[click]").replace(": clicks", ": click")
     config.write_text(text.replace("within: 1d", "within: 3650d"))
-    assert "no column 'click' (did you mean 'clicks'?)" in rankwatch("check").stdout
+    check = rankwatch("check")
+    assert "no column 'click' (did you mean 'clicks'?)" in check.stdout
+    assert check.returncode == 3
     assert_refused("""
         compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome click | 2 | no column 'click'
         compare --unpaired log.jsonl --arms a,b --before 2026-11-01 --outcome views --outcome clicks | 2 | column 'clicks' of
@@ -315,6 +325,10 @@ def test_a_log_of_interleaved_lists_that_cannot_be_read_is_refused():
         interleaved log.jsonl --teams old | 2 | must have two values
         {INTERLEAVED} --click item | 2 | column 'item' of
         {INTERLEAVED} --click clicked | 2 | no column 'clicked' (did you mean 'click'?)
+    """)
+    LOG.write_text(LOG.read_text().replace("true", "-1", 1))
+    assert_refused(f"""
+        {INTERLEAVED} | 2 | 1 of 4 rows cannot be read (text, such as '-1'): clicks must be true,
     """)
 
 

@@ -172,6 +172,14 @@ def test_users_of_both_arms_are_left_out_even_if_users_have_pseudonyms():
         assert [each.kind for each in found.reasons] == [RunReasonKind.SWITCHED]
 
 
+def test_users_since_the_test_began_that_are_gone_are_reported_in_all_later_runs():
+    earlier = ran(sources()).unpaired
+    assert earlier.most_users == 6
+    result = ran(sources(assigned=assign("ab", "def")), last_unpaired=earlier)
+    assert (result.status, result.unpaired.most_users) == (RunStatus.OK, 6)
+    assert result.reason.startswith("there are 5 users since the test began, but an earlier run")
+
+
 BEFORE = """
 a:12 b:34 c:56 d:12  insufficient  only 1 of 3 users of the candidate (33 %) have a pre-test list, under min_paired_share 50 %
 z:12                 failed        only 0 of 3 users of the baseline (0 %) have a pre-test list

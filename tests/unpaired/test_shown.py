@@ -2,13 +2,17 @@
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from commands import assert_refused, rankwatch, read_json
+from factories import DAY
 from monitor.cli.output import USAGE_EXIT
+from monitor.service.analysis import preview
 from monitor.texts.unpaired import SPLIT_OFF_WARNING
+from pipeline.canned import StillClock
 from servers.lists import write_jsonl
 from tables import cells
 from unpaired import world
@@ -54,13 +58,44 @@ def test_a_log_is_compared_without_a_configuration():
 
 
 def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
-    said = rankwatch(f"{COMPARE} --worst 1 --split 0.99").stdout
+    done = rankwatch(f"{COMPARE} --worst 1 --split 0.99")
+    said = done.stdout
     lines = said.splitlines()
     assert lines[-2].startswith("If another split was planned, give")
+    assert lines[-1].startswith("Do not use these figures: the users are not split as planned")
+    assert done.returncode == 3
     assert re.search(r"\ncompared with a pre-test list +60 +59\n", said)
     assert "Left out, because they switched arms since the test began: 1 user." in lines
     assert re.search(r"\n +before +now \(candidate\)\n", said)
-    assert lines[-1].startswith("One run cannot say whether a gap is normal")
+    last = rankwatch(COMPARE).stdout.splitlines()[-1]
+    assert last.startswith("One run cannot say whether a gap is normal")
+
+
+def test_a_first_configuration_of_a_log_needs_no_names_of_columns(monkeypatch):
+    clock = partial(StillClock, at=world.BEGINS + DAY)
+    monkeypatch.setattr(preview, "SystemClock", clock)
+    init = "init --force --unpaired log.jsonl --arms a,b"
+    done = rankwatch(f"{init} --before 2026-11-01 --split 0.49")
+    assert done.stdout.startswith("Wrote rankwatch.yaml, and compared the lists of 6 users.")
+    written = Path("rankwatch.yaml").read_text()
+    for line in (
+        "file: {path: log.jsonl, user: user, items: items, served: {time: at, within: 1d}}",
+        "arm: variant #",
+        "split: {a: 0.49, b: 0.51} #",
+        "segments: [country]",
+    ):
+        assert f" {line}" in written
+    assert "ok" in rankwatch("run-once --slot 2026-11-02").stdout
+    for command in (f"{init} --before 2026-11-01 --split 0.9", "check --users 1"):
+        done = rankwatch(command)
+        for said in (
+            "baseline: 60 users since the test began, 60 with a current list, 60 of them",
+            "the users are not split as planned: the baseline has 60 users",
+        ):
+            assert said in done.stdout
+        assert done.returncode == 3
+    assert "but cannot be used yet, for the reasons above: feed" in done.stdout
+    assert_refused(f"{init} | 2 | needs --arms A,B and --before DATE")
 
 
 def test_options_that_do_not_fit_together_are_refused_and_what_needs_pairs():

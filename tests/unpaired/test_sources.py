@@ -1,7 +1,7 @@
 """Logs of A/B tests in all formats: the users of each arm, and the lists that are compared."""
 
 import json
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from commands import rankwatch
-from factories import DAY, HOUR, MINUTE
+from factories import DAY, HOUR, MINUTE, comparison
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
 from monitor.model.unpaired import ArmCounts
+from monitor.pipeline.run_assessment import find_unpaired_obstacles
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.service.analysis import preview
 from monitor.service.composition import open_wiring, require_reloadable
 from monitor.sources.sql.source import SqlSource
 from pipeline.canned import StillClock
@@ -183,6 +183,10 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigne
     # Not even u89 switched: only the assignments say so.
     assert found.unpaired.users[Arm.CANDIDATE] == ArmCounts(assigned=40, served=30, compared=30)
     assert found.unpaired.switched == 0
+    # The newest list of u60 came from the other arm. This is more than 1 %.
+    assert (found.unpaired.served_by_other, found.unpaired.served_by_any) == (1, 90)
+    (obstacle,) = find_unpaired_obstacles(comparison(), found.unpaired, ())
+    assert obstacle.kind == "served_by_other"
     means = {each.metric: each.mean for each in found.summaries if each.segment == "all"}
     # One of three lists has one new item of three.
     assert means["candidate_self(overlap)"] == pytest.approx((20 + 10 * 2 / 3) / 30)
@@ -293,15 +297,3 @@ def test_the_planned_split_of_earlier_runs_is_stored(tmp_path):
 
     assert second.returncode == 3
     assert "earlier runs of this test planned 0.5" in second.stdout
-
-
-def test_check_says_how_many_users_each_arm_has(tmp_path, monkeypatch):
-    config = write_small_test(tmp_path)
-    config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.9, b: 0.1}"))
-    clock = partial(StillClock, at=BEGINS + 2 * DAY)
-    monkeypatch.setattr(preview, "SystemClock", clock)
-
-    said = rankwatch("check --users 1").stdout
-
-    assert "baseline: 156 users since the test began, 156 with a current list, 156 of them" in said
-    assert "the users are not split as planned: the baseline has 156 users" in said

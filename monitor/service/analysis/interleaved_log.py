@@ -9,7 +9,7 @@ from monitor.measures.reading.ids import id_column
 from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import InputError
 from monitor.model.instants import utc_now
-from monitor.model.unreadable import require_readable
+from monitor.model.unreadable import ColumnKind, require_readable
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.file.source import FileOutcomes
 from monitor.sources.lookup_tables import ROW_COUNT, add_outcomes, user_sums
@@ -38,11 +38,13 @@ def compare_teams(
             is_of_team = pc.is_in(names, value_set=pa.array([value], pa.large_string()))
             rows = np.where(is_of_team.to_numpy(zero_copy_only=False), counts, 0)
             rows_of_team[value] += int(rows.sum())
-            parts[value].append(add_outcomes(users, {**batch, ROW_COUNT: rows}, (click,), tally))
+            of_team = {**batch, ROW_COUNT: rows}
+            clicks = add_outcomes(users, of_team, (click,), tally, ColumnKind.COUNTS)
+            parts[value].append(clicks)
     require_readable(tally.unreadable, log.max_unreadable)
     for value, count in rows_of_team.items():
         if not count:
             raise InputError(f"{tally.where} has no row whose {team} is {value!r}: correct --teams")
     # Both have the same users, because a row of the other team counts as no row.
-    clicks = [user_sums(parts[value], (click,), tally).sums[click].to_numpy() for value in teams]
-    return measure_preference(*clicks)
+    sums = [user_sums(parts[value], (click,), tally).sums[click].to_numpy() for value in teams]
+    return measure_preference(*sums)

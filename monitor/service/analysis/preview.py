@@ -55,11 +55,20 @@ class Preview:
     notes: Mapping[tuple[Arm, CoverageReason], str] = field(default_factory=dict)
     titles: Mapping[str, str] = field(default_factory=dict)
     unpaired: UnpairedResults | None = None
+    obstacles: tuple[str, ...] = ()  # why runs cannot be judged, also among the problems
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether lists were compared, runs can be judged, and all outcomes were read."""
+        plan = self.comparison.measuring.unpaired
+        outcomes = () if self.unpaired is None else self.unpaired.outcomes
+        is_unread = plan is not None and len(outcomes) < len(plan.outcomes)
+        return bool(self.evidence) and not self.obstacles and not is_unread
 
     @property
     def unread_setting(self) -> str | None:
-        """The setting to change first if no lists were compared. None if lists were compared."""
-        if self.evidence:
+        """The setting to change first if runs would be useless. None if they would not."""
+        if self.is_usable:
             return None
         if self.coverage is None:
             return "users"
@@ -93,10 +102,11 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         return preview(problems=(str(error),))
     titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
     tables = _read_user_tables(watched.arms, slot)
-    problems = [*measured.left_out]  # such as outcomes without numbers
+    obstacles: list[str] = []
     if measured.run.unpaired is not None:
-        obstacles = find_unpaired_obstacles(few, measured.run.unpaired, ())
-        problems += map(write_run_reason, obstacles)
+        reasons = find_unpaired_obstacles(few, measured.run.unpaired, ())
+        obstacles += map(write_run_reason, reasons)
+    problems = [*measured.left_out, *obstacles]  # such as outcomes without numbers
     if failure is not None:
         problems.append(failure)
     return preview(
@@ -104,6 +114,7 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         unpaired=measured.run.unpaired,
         evidence=measured.run.evidence,
         problems=tuple(dict.fromkeys(problems)),
+        obstacles=tuple(obstacles),
         matches=tuple(_matches(tables, measured.run.evidence)),
         id_mismatches=_find_mismatches(watched.arms, tables, measured.run),
         unmatched=_find_unmatched(comparison, watched.arms, slot),

@@ -43,6 +43,10 @@ _LEAST_EXPLAINED = 0.1
 # Both arms are named if the weaker finding explains at least this share of what the best finding
 # explains.
 _WORTH_NAMING = 0.1
+# A second fault is named if at least this share of all users has it and not the first fault.
+_LEAST_SECOND = 0.03
+# These users must also be at least this share of the users that have the second fault.
+_OTHER_USERS = 0.4
 # Two arms have the same fault if their numbers of affected users differ by at most this factor.
 _ALIKE = 6
 # A few shifted lists are not reported if at least this multiple of them changed their order. In
@@ -150,6 +154,7 @@ class Fault:
     finding: Finding
     # Users that look affected. None if the affected users have no lists
     affected: Flags | None = None
+    also: Finding | None = None  # another fault, of other users
     is_other_unchanged: bool | None = None
 
 
@@ -166,16 +171,18 @@ def find_fault(scene: Scene) -> Fault | None:
     arms_with_hypothesis = {hypothesis.arm for hypothesis in hypotheses}
     hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
     findings = [_make_finding(hypothesis, scene) for hypothesis in hypotheses]
+    specific = list(zip(hypotheses, findings, strict=True))
     if not any(_is_cause(each, scene) for each in findings):
         general = [find_general_change(scene, arm) for arm in Arm]
         findings += [_make_finding(each, scene) for each in general if each is not None]
     findings = [each for each in findings if not _is_side_effect(each, findings)]
     finding = _select_finding([each for each in findings if not _is_no_cause(each, scene)])
     explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
-    if not explains_enough and scene.usually_missing is not None:
+    missing = None
+    if scene.usually_missing is not None:
         missing = find_missing(scene.coverage, scene.usually_missing)
-        if missing is not None:
-            finding = missing
+    if not explains_enough and missing is not None:
+        finding = missing
     if finding is None:
         return None
     # If both arms have the fault, users of either arm are affected.
@@ -183,11 +190,39 @@ def find_fault(scene: Scene) -> Fault | None:
     for hypothesis in hypotheses:
         if hypothesis.kind is finding.kind and hypothesis.arm in finding.arms:
             affected = hypothesis.affected if affected is None else affected | hypothesis.affected
+    also = None if missing is finding else missing
     return Fault(
         finding=finding,
         affected=affected,
+        also=also or _find_second(finding, affected, specific),
         is_other_unchanged=_is_other_unchanged(scene, finding, arms_with_hypothesis),
     )
+
+
+def _find_second(
+    first: Finding,
+    affected: Flags | None,
+    specific: Sequence[tuple[Hypothesis, Finding]],
+) -> Finding | None:
+    """Return the fault with most users that has another kind and other users than the first one.
+
+    ``affected`` are the users of the first fault. None if they have no lists. None is returned if a
+    new model may have caused the first fault, because it may have caused the second one too.
+    """
+    if first.kind.facts.is_model_change:
+        return None
+    seconds = []
+    for hypothesis, finding in specific:
+        facts = finding.kind.facts
+        # Healthy lists may also change less than usual, so unchanged lists are no second fault.
+        may_be_healthy = facts.is_model_change or finding.kind is FaultKind.STALE
+        if finding.kind is first.kind or facts.is_similarity or may_be_healthy:
+            continue
+        users = hypothesis.affected
+        others = users if affected is None else users & ~affected
+        if others.mean() >= max(_LEAST_SECOND, _OTHER_USERS * users.mean()):
+            seconds.append(finding)
+    return max(seconds, key=_share, default=None)
 
 
 def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> bool:

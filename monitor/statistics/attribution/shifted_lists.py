@@ -81,9 +81,9 @@ def are_new_mixed_in(scene: Scene, changes: PairChanges, hypothesis: Hypothesis)
     """
     lists = changes.lists[hypothesis.arm]
     affected = hypothesis.affected
-    places = find_positions(lists.former[affected], lists.present[affected]).astype(np.intp)
-    is_kept = places < len(places)
-    places, is_kept = (rows[: len(rows) // 2] for rows in (places, is_kept))
+    all_places = find_positions(lists.former[affected], lists.present[affected])
+    places = all_places[: len(all_places) // 2].astype(np.intp)
+    is_kept = places < len(all_places)
     if not is_kept[0].any() or not is_kept[1:].any() or np.median(places[0, is_kept[0]]) > 1:
         return False
     factors = places[1:] / np.arange(1, len(places))[:, np.newaxis]
