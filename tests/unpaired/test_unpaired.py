@@ -15,6 +15,7 @@ from factories import summary
 from kernels.reference_rbo import agreement
 from monitor.measures.summaries import summarize_one
 from monitor.pipeline.unpaired_explanation import _main_segment
+from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, judge_gate
 from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import between_excess, count_lists
@@ -50,6 +51,15 @@ def test_the_evidence_is_1_on_average_if_users_are_split_as_planned_and_finds_gr
     assert log_evidence(70, 30, 0.5) < SPLIT_OFF < log_evidence(73, 27, 0.5)
 
 
+def test_the_self_gap_is_that_of_welch():
+    rng = default_rng(1)
+    arms = [rng.random(80), rng.random(30) / 2]
+    gap = mean_gap(*(summarize_one("all", "rbo", scores, (0, 1)) for scores in arms))
+    expected = scipy.stats.ttest_ind(*arms, equal_var=False)
+    assert gap.value == pytest.approx(arms[0].mean() - arms[1].mean())
+    assert gap.value / gap.error == pytest.approx(expected.statistic)
+
+
 def test_gaps_of_arms_with_too_few_users_are_undefined():
     nobody, one = summary(n=0, mean=None, standard_error=None), summary(n=1, standard_error=None)
     assert all(map(math.isnan, (mean_gap(nobody, one).value, mean_gap(one, nobody).error)))
@@ -66,6 +76,9 @@ def test_the_far_gap_is_positive_if_the_candidate_has_more_far_users():
     assert gap.value == pytest.approx(0.05)
     variance = 11 / 1002 * 991 / 1002 / 1002 + 31 / 502 * 471 / 502 / 502
     assert gap.error == pytest.approx(math.sqrt(variance))
+    angles = [math.asin(math.sqrt(10.375 / 1000.75)), math.asin(math.sqrt(30.375 / 500.75))]
+    assert angle_gap(*arms).value == pytest.approx(angles[1] - angles[0])
+    assert angle_gap(*arms).error == pytest.approx(math.sqrt(0.25 / 1000.5 + 0.25 / 500.5))
     nobody = AffectedUsers(affected=0, users=9)
     assert share_gap(nobody, nobody).error > 0
     assert far_lists.far_floor(-1, 1) == pytest.approx(-1 + 2 * far_lists.FAR_SHARE)
@@ -132,6 +145,14 @@ def test_the_between_excess_is_that_of_all_pairs():
         across = mean_similarity(product(*arms))
         values = [found.baseline, found.candidate, found.across, found.excess]
         assert values == pytest.approx([*within, across, np.mean(within) - across])
+
+
+def test_the_between_excess_is_a_quarter_of_the_energy_distance():
+    """By dcor 0.7: `energy_distance` of the vectors sqrt(w_d / d), exponent 2, U-statistic."""
+    baseline = np.array([[0, 1, 2], [1, 0, 3], [4, 2, -1], [0, 2, 1]], dtype=np.int32)
+    candidate = np.array([[3, 4, 5], [0, 1, -1], [5, 4, 3], [1, 5, 0], [2, -1, -1]], dtype=np.int32)
+    found = between_excess(counted(baseline), counted(candidate), 0.9)
+    assert found.excess == pytest.approx(-0.0018666666666666)
 
 
 def test_an_arm_with_fewer_than_two_users_has_no_pairs():
@@ -208,3 +229,13 @@ def test_pairs_use_each_user_once_and_groups_of_the_larger_arm():
     sums = {round(sum(each) / 2 - 0.75, 9) for each in combinations([0.1, 0.2, 0.4, 0.8, 1.6], 4)}
     assert round(scores.sum(), 9) in sums
     assert len(pair_scores(baseline, np.array([np.nan]), rng)) == 0
+
+
+def test_the_gate_judges_the_self_gap_by_pairs():
+    rng = default_rng(12)
+    scale = Scale(-1, 1)
+    for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
+        scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
+        sample = DrawnUsers(count_scores(scale.to_unit(scores)))
+        (result,) = judge_gate({"all": sample}, scale, 0.05, 0.01)
+        assert result.verdict.value == verdict
