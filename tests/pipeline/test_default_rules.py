@@ -31,8 +31,10 @@ USERS_BY_SEGMENT = {"all": 500, "country=NL": 88}
 
 @cache
 def after(share):
-    """Twenty healthy runs with this share of identical lists were judged."""
-    rejudging = Rejudgement(comparison=WATCHED)
+    """Twenty healthy runs with this share of identical lists were judged, by the rule on such lists only."""
+    rules = [rule for rule in WATCHED.judging.rules if rule.alert == "IdenticalLists"]
+    judging = replace(WATCHED.judging, rules=tuple(rules))
+    rejudging = Rejudgement(comparison=replace(WATCHED, judging=judging))
     seen = play(healthy(20, share), rejudging, first=0)
     return rejudging, seen
 
