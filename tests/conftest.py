@@ -149,6 +149,6 @@ def pytest_unconfigure(config):
     """Let one last collection find it, or DuckDB complains of leaks."""
     if "databases" in sys.modules:
         sys.modules["databases"].close_all()
-    gc.unfreeze()
     yield
     config.stash[gc_collect_iterations_key] = 0  # another collection would find nothing
+    gc.unfreeze()
