@@ -53,9 +53,9 @@ def _runs_first_ring(config):
 
 def pytest_ignore_collect(collection_path, config):
     """The first ring does not import files whose tests all belong to the second ring."""
-    if collection_path.suffix == ".py" and _runs_first_ring(config):
-        text = collection_path.read_text(encoding="utf-8")
-        return bool(_SECOND_RING.search(text)) or None
+    is_module = collection_path.suffix == ".py" and _runs_first_ring(config)
+    if is_module and _SECOND_RING.search(collection_path.read_text(encoding="utf-8")):
+        return True
     return None
 
 

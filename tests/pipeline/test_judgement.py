@@ -126,13 +126,8 @@ def test_judging_a_slot_again_changes_nothing():
     )
     whole, again = (
         [change for each in given for change in rejudging.judge(each)]
-        for given, rejudging in (
-            (records, Rejudgement(comparison=watched(DROP, TREND))),
-            (
-                [*records[:20], records[19], *records[20:]],
-                Rejudgement(comparison=watched(DROP, TREND)),
-            ),
-        )
+        for given in (records, [*records[:20], *records[19:]])
+        for rejudging in [Rejudgement(comparison=watched(DROP, TREND))]
     )
     assert {change.alert for change in whole} == {"SimilarityLow", "Trend"}
     assert again == whole
