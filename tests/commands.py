@@ -19,6 +19,10 @@ from monitor.cli.main import app, main
 from tables import rows
 
 
+def _ignore(*_):
+    pass
+
+
 def rankwatch(command, *, env=None, out=None):
     """Run the command line. ``out`` is a descriptor that takes the output instead; it is closed."""
     codes = []
@@ -30,10 +34,10 @@ def rankwatch(command, *, env=None, out=None):
             patch.dict(os.environ, env or {}),
             patch.object(sys, "argv", ["rankwatch", *shlex.split(command)]),
             patch.object(os, "_exit", codes.append),
-            patch.object(atexit, "_run_exitfuncs"),
-            patch.object(gc, "set_threshold"),
+            patch.object(atexit, "_run_exitfuncs", _ignore),
+            patch.object(gc, "set_threshold", _ignore),
             patch.object(
-                signal, "signal"
+                signal, "signal", _ignore
             ),  # at its end the command line ignores interrupts, and this process goes on
             redirect_stdout(shown),
             redirect_stderr(said),

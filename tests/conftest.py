@@ -6,24 +6,14 @@ import os
 import re
 import shutil
 import signal
-import ssl
 import sys
 import tempfile
 from contextlib import closing, suppress
-from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import hypothesis
 import pytest
-import sqlalchemy as sql
-import typer.main
-import yaml
 from _pytest.unraisableexception import gc_collect_iterations_key
-
-from clocks import shift_clock
-from monitor.storage import transactions
 
 gc.set_threshold(500_000, 20, 20)  # what is loaded now stays to the end
 
@@ -49,42 +39,8 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
     ("127.0.0.1", "localhost", os.environ.get("no_proxy", ""))
 )
 
-pytest_plugins = ["rings", "servers.chromium", "servers.postgres"]
+pytest_plugins = ["rings", "servers.chromium"]
 collect_ignore = ["plugin_example"]  # has tests of its own, for where it is installed
-
-hypothesis.settings.register_profile(
-    "steady", deadline=None, max_examples=50
-)  # timing decides no test; each run tries others
-hypothesis.settings.load_profile("steady")
-
-shift_clock(pytest.MonkeyPatch())
-
-# The tree of commands is made once, not for each call.
-typer.main.get_command = cache(typer.main.get_command)
-
-# Python's own parser of YAML takes ten times as long.
-yaml.safe_load = partial(yaml.load, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-# Loading the authorities of this machine takes longer than most tests, and no test meets a server
-# that they signed.
-ssl.SSLContext.load_default_certs = lambda *_: None  # type: ignore[method-assign]
-
-
-class CompiledStatements(dict[Any, Any]):
-    """Statements by kind of database, so that each is compiled once, and not once for each test's own database."""
-
-    def get(self, key, default=None):
-        return super().get((key[0].driver, *key[1:]), default)
-
-    def __setitem__(self, key, compiled):
-        super().__setitem__((key[0].driver, *key[1:]), compiled)
-
-
-_compiled = CompiledStatements()
-sql.Engine._compiled_cache = property(lambda _: _compiled, lambda *_: None)  # type: ignore[assignment]
-
-# No test cuts the power, and PostgreSQL does not wait for the disk in tests either.
-transactions._SQLITE_SETTINGS = (*transactions._SQLITE_SETTINGS, "synchronous = OFF")  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")
@@ -107,6 +63,26 @@ def store(sqlite_template, tmp_path):
         yield opened
 
 
+@pytest.fixture(scope="session")
+def postgres_server():
+    with import_module("servers.postgres").running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server):
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """URL of a fresh empty database of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    return request.getfixturevalue("postgres_url")
+
+
 @pytest.fixture
 def spill(tmp_path, monkeypatch):
     """The folder of temporary files. It is empty at the end."""
@@ -118,6 +94,8 @@ def spill(tmp_path, monkeypatch):
 
 
 def pytest_configure(config):
+    if config.getoption("numprocesses", None) is None:  # not in the process that starts workers
+        import_module("adjustments")
     config.stash[gc_collect_iterations_key] = 1  # the garbage of all tests is large
 
 
@@ -140,7 +118,10 @@ def pytest_collection(session):
     gc.disable()  # all that is made now stays to the end
     modules = sorted(Path(__file__).parent.rglob("test_*.py"))
     for path in modules[int(worker.removeprefix("gw")) :: workers]:
-        if not any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc")):
+        if not (
+            session.config.hook.pytest_ignore_collect(collection_path=path, config=session.config)
+            or any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
+        ):
             # What fails here fails again where it is reported.
             with suppress(Exception, pytest.skip.Exception):
                 import_module(
@@ -168,6 +149,6 @@ def pytest_unconfigure(config):
     """Let one last collection find it, or DuckDB complains of leaks."""
     if "databases" in sys.modules:
         sys.modules["databases"].close_all()
-    gc.unfreeze()
     yield
     config.stash[gc_collect_iterations_key] = 0  # another collection would find nothing
+    gc.unfreeze()

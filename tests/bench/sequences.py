@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from scipy.stats import binomtest
 
 from bench import show
-from drift_lists import lists_folder
+from drift_lists import arm_folder
 from monitor import compare_many
 from monitor.statistics.sequential.gate import Scale, follow_capital
 
@@ -41,17 +41,13 @@ def real_excess():
 
     Candidate `ok-seed`, floor `again`, k = 10.
     """
-    folder = lists_folder()
-    days = [
-        _excess_of_day(folder, path.name)
-        for path in sorted((folder / "baseline").glob("*.parquet"))
-    ]
+    days = [_excess_of_day(path.name) for path in sorted(arm_folder("baseline").glob("*.parquet"))]
     return Scale(-2.0, 2.0).to_unit(np.concatenate(days))
 
 
-def _excess_of_day(folder, day):
+def _excess_of_day(day):
     baseline, again, candidate = (
-        pd.read_parquet(folder / arm / day)[["user_id", "items"]].rename(
+        pd.read_parquet(arm_folder(arm) / day)[["user_id", "items"]].rename(
             columns={"user_id": "user"}
         )
         for arm in ("baseline", "again", "ok-seed")

@@ -20,36 +20,44 @@ _PACKED = Path(__file__).with_name("lists.parquet")
 
 
 @cache
-def lists_folder():
-    """A folder an arm, in it a Parquet file a day: ``baseline/2024-01-08.parquet``.
-
-    Removed when the process ends.
-    """
+def _packed():
+    """All lists, and the folder for files of them, which is removed when the process ends."""
     folder = Path(tempfile.mkdtemp(prefix="rankwatch-lists-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    packed = pq.read_table(_PACKED)
-    for arm in packed["arm"].unique().to_pylist():
-        (folder / arm).mkdir()
-        of_arm = packed.filter(pc.equal(packed["arm"], arm))
-        columns = (
-            ("user_id", "items", "grades")
-            if arm == "relevance"
-            else ("user_id", "activity", "country", "items")
+    return pq.read_table(_PACKED), folder
+
+
+@cache
+def arm_folder(arm):
+    """The folder of an arm, in it a Parquet file a day: ``2024-01-08.parquet``."""
+    packed, folder = _packed()
+    (folder / arm).mkdir()
+    of_arm = packed.filter(pc.equal(packed["arm"], arm))
+    columns = (
+        ("user_id", "items", "grades")
+        if arm == "relevance"
+        else ("user_id", "activity", "country", "items")
+    )
+    for day in of_arm["day"].unique().to_pylist():
+        pq.write_table(
+            of_arm.filter(pc.equal(of_arm["day"], day)).select(columns),
+            folder / arm / f"{day}.parquet",
         )
-        for day in of_arm["day"].unique().to_pylist():
-            pq.write_table(
-                of_arm.filter(pc.equal(of_arm["day"], day)).select(columns),
-                folder / arm / f"{day}.parquet",
-            )
+    return folder / arm
+
+
+def lists_folder():
+    """A folder with the folders of all arms."""
+    packed, folder = _packed()
+    for arm in packed["arm"].unique().to_pylist():
+        arm_folder(arm)
     return folder
 
 
 def source(arm):
     """The arm, or another folder of a file a day, as a source of a configuration."""
-    return (
-        f'{{file: {{path: "{lists_folder() / arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, '
-        "items: items}}"
-    )
+    folder = arm if Path(arm).is_absolute() else arm_folder(arm)
+    return f'{{file: {{path: "{folder}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
 
 
 def compare(name, rest, *, candidate="", baseline="baseline"):

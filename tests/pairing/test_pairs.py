@@ -184,7 +184,7 @@ def test_the_note_counts_items_and_users_without_a_weight():
 
 def test_distinct_items_are_counted_over_any_number_of_batches():
     for spell in [lambda code: code, lambda code: f"item-{code}", lambda code: code - 2**40]:
-        users = string.ascii_letters
+        users = string.ascii_lowercase
         lists = {user: [spell(place % 7), spell(place)] for place, user in enumerate(users)}
         others = {user: [spell(place + 3)] for place, user in enumerate(users)}
 

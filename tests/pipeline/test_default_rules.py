@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from factories import DAY, HOUR, MINUTE, SLOT, arm_score, summary
+from factories import DAY, HOUR, MINUTE, SLOT, arm_score, changed, summary
 from monitor.measures.summaries import summarize_one
 from monitor.model.alerts import Outcome, State
 from monitor.model.memory import Lessons, LessonTopic, PastRun
@@ -31,8 +31,9 @@ USERS_BY_SEGMENT = {"all": 500, "country=NL": 88}
 
 @cache
 def after(share):
-    """Twenty healthy runs with this share of identical lists were judged."""
-    rejudging = Rejudgement(comparison=WATCHED)
+    """Twenty healthy runs with this share of identical lists were judged, by the rule on such lists only."""
+    rules = [rule for rule in WATCHED.judging.rules if rule.alert == "IdenticalLists"]
+    rejudging = Rejudgement(comparison=changed(WATCHED, rules=tuple(rules)))
     seen = play(healthy(20, share), rejudging, first=0)
     return rejudging, seen
 

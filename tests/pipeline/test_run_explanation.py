@@ -280,8 +280,8 @@ def with_finding(found, text, **more):
 
 
 def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts():
+    found = explained(OTHER, memory=after(run(SAME)))
     for now, earlier, alerts, recalled in cells(RECALLED):
-        found = explained(OTHER, memory=after(run(SAME)))
         current = replace(found, finding=None) if now == "-" else with_finding(found, now)
         past = [with_finding(found, each) for each in earlier.split(", ")]
         starts = [ALERTS[name] for name in alerts.split()]

@@ -148,7 +148,7 @@ def test_a_phase_that_varies_more_has_wider_limits():
 
 
 def test_the_rate_holds_with_a_season():
-    values, day = weekly(35, 40_000, 0.5)
+    values, day = weekly(35, 20_000, 0.5)
     past = values[:-1]
     now = values[-1]
     p = compute_p_values(
@@ -157,7 +157,7 @@ def test_the_rate_holds_with_a_season():
         0 * now,
     )
     for share in (0.01, 0.001):
-        assert np.mean(p < share) < 1.4 * share + 4 * np.sqrt(share / 40_000)
+        assert np.mean(p < share) < 1.4 * share + 4 * np.sqrt(share / 20_000)
 
 
 def gather(*surprises):

@@ -1,6 +1,7 @@
 """Capital of bets on bounded means, and verdicts over a margin, with users missing, over segments."""
 
 import math
+from bisect import bisect_left
 from itertools import permutations
 
 import numpy as np
@@ -106,9 +107,12 @@ def test_e_bh_by_hand():
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself():
     """If all of them are safe, more segments do not need more evidence."""
-    alone = [gate_sample(sample(np.zeros(users)), 0.1, 0.01).verdict for users in range(99)]
-    just_enough = sample(np.zeros(alone.index("safe")))
-    found = gate_each([just_enough] * 3, 0.1, 0.01)
+
+    def is_safe(users):
+        return gate_sample(sample(np.zeros(users)), 0.1, 0.01).verdict == "safe"
+
+    least = bisect_left(range(99), True, key=is_safe)  # noqa: FBT003 - the first safe number
+    found = gate_each([sample(np.zeros(least))] * 3, 0.1, 0.01)
     assert {each.verdict for each in found} == {gate.GateVerdict.SAFE}
     decided, few = gate_each([sample(np.zeros(100)), sample(np.zeros(10))], 0.1, 0.01)
     assert decided.reason is gate.GateReason.DECIDED

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import sqlite3
 from collections.abc import Mapping
 from contextlib import closing, contextmanager
 from typing import Any
@@ -91,17 +92,31 @@ def _file(name):
     return opened
 
 
+def fill_table(url, name, rows, columns, types=None):
+    """Fill a table of the database. ``types`` are SQL types of columns whose values do not decide it."""
+    cells = [[row.get(column) for column in columns] for row in rows]
+    if url.startswith("sqlite"):  # pandas takes ten times as long
+        names = ", ".join(f'"{column}"' for column in columns)
+        marks = ", ".join("?" * len(columns))
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database, database:
+            database.execute(f"DROP TABLE IF EXISTS {name}")
+            database.execute(f"CREATE TABLE {name} ({names})")
+            database.executemany(f"INSERT INTO {name} VALUES ({marks})", cells)
+        return
+    engine = sa.create_engine(url)
+    table = pd.DataFrame(cells, columns=columns, dtype=object)
+    table.to_sql(name, engine, if_exists="replace", index=False, dtype=types)
+    engine.dispose()
+
+
 def fill_database(url, lists):
     """Fill the tables ``wide``, whose lists are JSON, and ``tall``."""
     wide = [{"who": user, "what": json.dumps(items)} for user, items in lists.items()]
     tall = [
         {"who": user, "what": str(item), "place": rank} for user, item, rank in long_rows(lists)
     ]
-    engine = sa.create_engine(url)
-    for name, rows in {"wide": wide, "tall": tall}.items():
-        table = pd.DataFrame(rows, columns=["who", "what", "place"][: 2 + (name == "tall")])
-        table.astype(object).to_sql(name, engine, if_exists="replace", index=False)
-    engine.dispose()
+    fill_table(url, "wide", wide, ["who", "what"])
+    fill_table(url, "tall", tall, ["who", "what", "place"])
 
 
 def sql_sources(url):

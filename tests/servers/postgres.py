@@ -1,8 +1,4 @@
-"""A private PostgreSQL for one test session, and fresh databases in it, and in SQLite for tests that need both.
-
-Fixtures: ``postgres_server`` (session), ``postgres_url`` (a fresh empty database), ``database_url``
-    (both kinds in turn).
-"""
+"""A private PostgreSQL for one test session, and fresh databases in it."""
 
 import os
 import pwd
@@ -14,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
-import pytest
 from psycopg import sql
 
 from monitor.model.immutable import immutable
@@ -121,23 +116,3 @@ def running_postgres(*, in_memory=True):
         refusal=psycopg.OperationalError,
     ):
         yield server
-
-
-@pytest.fixture(scope="session")
-def postgres_server():
-    with running_postgres() as server:
-        yield server
-
-
-@pytest.fixture
-def postgres_url(postgres_server):
-    with postgres_server.database() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request, tmp_path):
-    """URL of a fresh empty database of each kind in turn."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    return request.getfixturevalue("postgres_url")

@@ -114,14 +114,14 @@ def send_and_end(data):
 def trickle_headers(collector, sock):
     for byte in head(200, {"X-Long": "x" * 10_000}):
         sock.sendall(bytes([byte]))
-        collector.rest(0.02)
+        collector.rest(0.1)
 
 
 def trickle_body(collector, sock):
     sock.sendall(head(200, {"Content-Length": "10000"}))
     for _ in range(10_000):
         sock.sendall(b"x")
-        collector.rest(0.02)
+        collector.rest(0.1)
 
 
 def gzip_bomb(_collector, sock):

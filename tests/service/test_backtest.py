@@ -4,13 +4,14 @@ import html
 import re
 import shutil
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from commands import rankwatch, read_json
-from drift_lists import compare, lists_folder, write_config
+from drift_lists import arm_folder, compare, write_config
 from factories import DAY, pull
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.runs import RunStatus
@@ -41,7 +42,7 @@ RULES = """
 
 
 def read(arm, day):
-    return pd.read_parquet(lists_folder() / arm / f"2024-01-{day:02}.parquet").iloc[:USERS]
+    return pd.read_parquet(arm_folder(arm) / f"2024-01-{day:02}.parquet").iloc[:USERS]
 
 
 def lists_in(frame):
@@ -107,6 +108,7 @@ def backtested(config, rules):
     return told
 
 
+@cache
 def judge_again(config, **period):
     settings = load_settings(config)
     with store_at(settings.database) as store:

@@ -23,27 +23,37 @@ from tables import rows
 pytestmark = pytest.mark.usefixtures("url")
 
 
+def sources(watched):
+    return watched.daemon._in_force.wiring.watched["feed"]
+
+
+def await_rescue(watched, hung):
+    """Wait until the sources of the run that hangs were replaced, which comes after it was counted."""
+    wait_for(lambda: sources(watched) is not hung, "the rescue")
+    assert watched.value('watchdog_restarts_total{part="run"}')
+
+
 def test_a_run_that_hangs_loses_its_slot_and_the_next_run_gets_new_sources(tmp_path, monkeypatch):
     with watching(world(tmp_path, "deadline: 4s")) as watched:
         watched.await_run(NOON)
-        hung = watched.daemon._in_force.wiring.watched["feed"]
+        hung = sources(watched)
         monkeypatch.setattr(runner, "FINISHING_S", 0.0)
         with hung.in_use:
             watched.let_pass(HOUR)
-            wait_for(lambda: watched.value('watchdog_restarts_total{part="run"}'), "the rescue")
+            await_rescue(watched, hung)
             monkeypatch.undo()
             watched.let_pass(HOUR)
             watched.await_run(NOON + 2 * HOUR)
         lost = watched.runs()[NOON + HOUR]
         assert lost.status is RunStatus.FAILED
         assert "its deadline of 4s plus 0 s: its work was left behind" in lost.reason
-        assert watched.daemon._in_force.wiring.watched["feed"] is not hung
 
 
 def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_path, monkeypatch):
     ended = threading.Event()
     with watching(world(tmp_path, "deadline: 4s")) as watched:
         watched.await_run(NOON)
+        hung = sources(watched)
         store = watched.daemon.store
         finish = store.runs.finish
         results = []
@@ -57,7 +67,7 @@ def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_pat
             monkeypatch.setattr(jobs, name, timedelta(0))
         monkeypatch.setattr(store.runs, "finish", hang)
         watched.let_pass(HOUR)
-        wait_for(lambda: watched.value('watchdog_restarts_total{part="run"}'), "the rescue")
+        await_rescue(watched, hung)
         watched.let_pass(2 * MINUTE + 5 * MINUTE)
         run = watched.await_run(NOON + HOUR, attempt=2)
         ended.set()

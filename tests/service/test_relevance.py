@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from commands import of_all, rankwatch, read_json
-from drift_lists import compare, lists_folder, write_config
+from drift_lists import arm_folder, compare, write_config
 from factories import DAY, HOUR, HeldClock
 from monitor.service.daemon.daemon import Daemon
 from servers.daemon import wait_for
@@ -38,7 +38,7 @@ def write(bought, within):
 
 
 def arrive(bought, day):
-    shutil.copy(lists_folder() / "relevance" / f"{day:%Y-%m-%d}.parquet", bought)
+    shutil.copy(arm_folder("relevance") / f"{day:%Y-%m-%d}.parquet", bought)
 
 
 @pytest.mark.shared_databases

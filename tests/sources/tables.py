@@ -7,13 +7,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy as sa
 
-from servers.lists import as_text, source_of, write_csv, write_jsonl
+from servers.lists import as_text, fill_table, source_of, write_csv, write_jsonl
 from servers.redis import emptied_redis, shared_redis
 
 
@@ -41,10 +39,7 @@ def sqlite(rows, folder, **columns):
 def database(rows, url, types=None, **columns):
     """Fill a table of the database. ``types`` are SQL types of columns whose values do not decide it."""
     names = list(rows[0] if rows else columns.values())
-    engine = sa.create_engine(url)
-    table = pd.DataFrame([*map(as_text, rows)], columns=names, dtype=object)
-    table.to_sql("filled", engine, if_exists="replace", index=False, dtype=types)
-    engine.dispose()
+    fill_table(url, "filled", [*map(as_text, rows)], names, types)
     return {"sql": {"url": url, "table": "filled", **columns}}
 
 

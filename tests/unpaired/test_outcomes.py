@@ -215,17 +215,17 @@ def test_assigned_users_without_a_row_have_0_and_users_that_switched_are_left_ou
 LOG = Path("log.jsonl")
 
 
-def write_test_log(effect=1.0, **more):
-    """A test of 400 users with three requests a day. The candidate's clicks are multiplied by ``effect``."""
-    rng = default_rng(8)
+def write_test_log(effect=1.0, users=400, **more):
+    """A test of users with a request a day. The candidate's clicks are multiplied by ``effect``."""
+    rng = default_rng(5)
     rows = []
-    for day, number, hour in product(range(-2, 3), range(400), (1, 2, 3)):
+    for day, number in product(range(-2, 3), range(users)):
         arm = "ab"[number % 2] if day >= 0 else "a"
-        rate = (0.5 + number % 7) * (effect if arm == "b" else 1.0)
+        rate = (1.5 + 3 * number % 21) * (effect if arm == "b" else 1.0)
         row = {
             "user": f"u{number:03}",
             "variant": arm,
-            "at": (BEGINS + day * DAY + hour * HOUR).isoformat(),
+            "at": (BEGINS + day * DAY + HOUR).isoformat(),
             "country": "UK",
             "items": [f"i{(number + place) % 50}" for place in range(4)],
             "clicks": int(rng.poisson(rate)),
@@ -268,7 +268,7 @@ def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration()
 
 
 def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
-    write_test_log(clicks="many", views=1)
+    write_test_log(users=20, clicks="many", views=1)
     config = Path("rankwatch.yaml")
     text = config.read_text()
     config.write_text(text.replace("[clicks]", "[clicks, views]"))

@@ -146,9 +146,9 @@ def test_values_of_a_test_whose_split_is_off_are_not_to_be_used():
 
 
 def test_plan_counts_the_users_of_each_arm_and_the_days():
-    world.write_log(Path("log.parquet"), world.World(users=400), 7)
+    world.write_log(Path("log.parquet"), world.World(users=400), 6)
     world.write_config(Path.cwd())
-    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-07")
+    rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-06")
     said = rankwatch("plan checkout-test --share 0.1").stdout
     assert said.startswith("seen first by FarGapRise, mean of far_gap(rbo(p=0.9)) (as angles:")
     needed = r"each run needs ([\d,]+) users of the baseline and \1 users of the candidate; time needed: 1d"

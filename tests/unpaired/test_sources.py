@@ -45,7 +45,7 @@ def log_rows():
         now = before if number % 3 else ["new", *before[:2]]
         rows.append((BEGINS, user, "a", country, "1", before))
         # Requests are heavy-tailed, and the newest list is the last one of them.
-        for request in range(1 + 200 // (1 + number)):
+        for request in range(1 + 40 // (1 + number)):
             at = SLOT - 20 * HOUR + 5 * request * MINUTE
             rows.append((at, user, arm, country, f"{request:04}", ["older", str(request)]))
         rows.append((SLOT - HOUR, user, arm, country, "9999", now))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from drift_lists import lists_folder, run_cli, write_config
+from drift_lists import arm_folder, run_cli, write_config
 from factories import DAY
 from monitor.model.instants import utc_now
 from servers import require
@@ -55,7 +55,7 @@ def url(tmp_path_factory):
         (folder / arm).mkdir()
         for number, day in enumerate([*days, today + DAY], start=1):  # midnight may come
             shutil.copy(
-                lists_folder() / arm / f"{date(2024, 1, number)}.parquet",
+                arm_folder(arm) / f"{date(2024, 1, number)}.parquet",
                 folder / arm / f"{day}.parquet",
             )
     config = write_config(folder, *(COMPARISON.format(name=name, folder=folder) for name in names))

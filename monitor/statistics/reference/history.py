@@ -27,9 +27,14 @@ def find_median(values: Floats) -> Floats:
 
     The function sorts all columns, since this is faster than numpy.nanmedian.
     """
-    counts = np.sum(~np.isnan(values), axis=0)
+    if not len(values):
+        return np.full(values.shape[1], np.nan)
+    # NaN values come last. A column without values has NaN in all rows.
     ordered = np.sort(values, axis=0)
-    return (pick_rows(ordered, (counts - 1) // 2) + pick_rows(ordered, counts // 2)) / 2
+    counts = np.count_nonzero(~np.isnan(values), axis=0)
+    columns = np.arange(values.shape[1])
+    median: Floats = (ordered[(counts - 1) // 2, columns] + ordered[counts // 2, columns]) / 2
+    return median
 
 
 def find_mean(values: Floats) -> Floats:

@@ -148,26 +148,25 @@ def test_a_log_without_a_list_in_time_says_so(tmp_path, period, span):
         pull_of("u1", file=of_arm(log, "b"))
 
 
-@pytest.mark.parametrize("kept", ["csv", "parquet"])
+@pytest.mark.parametrize("kept, path", [("csv", "12-30.csv"), ("parquet", "{slot:%H-%M}.parquet")])
 def test_todays_lists_are_compared_with_the_lists_of_a_fixed_time_in_one_log_or_in_a_file_a_day(
-    tmp_path, kept
+    tmp_path, kept, path
 ):
     log = write_log(tmp_path, kept, form="long")
     today = of_arm(log, "a")
     Path(log["path"]).rename(tmp_path / f"12-28.{kept}")
     (tmp_path / f"12-30.{kept}").write_bytes((tmp_path / f"12-28.{kept}").read_bytes())
-    for path in (f"12-30.{kept}", f"{{slot:%H-%M}}.{kept}"):
-        today["path"] = str(tmp_path / path)
-        baseline = FileSourceOptions(**today | {"served": today["served"] | PERIOD})
-        candidate = FileSourceOptions(**today)
-        arms = arms_of(baseline, candidate, FILE.all_users(candidate))  # type: ignore[misc]
-        pulled, joined = (measure(given, slot=SLOT) for given in (replace(arms, joined=None), arms))
+    today["path"] = str(tmp_path / path)
+    baseline = FileSourceOptions(**today | {"served": today["served"] | PERIOD})
+    candidate = FileSourceOptions(**today)
+    arms = arms_of(baseline, candidate, FILE.all_users(candidate))  # type: ignore[misc]
+    pulled, joined = (measure(given, slot=SLOT) for given in (replace(arms, joined=None), arms))
 
-        for found in (pulled, joined):
-            assert (found.coverage.all.asked, found.coverage.all.paired) == (4, 2)
-            lists = {each.user: (each.baseline, each.candidate) for each in found.run.evidence}
-            assert lists["u1"] == (("older",), ("1a", "y"))
-            assert lists["u4"] == (("tied, later request", "z"), ("tied, later request", "z"))
+    for found in (pulled, joined):
+        assert (found.coverage.all.asked, found.coverage.all.paired) == (4, 2)
+        lists = {each.user: (each.baseline, each.candidate) for each in found.run.evidence}
+        assert lists["u1"] == (("older",), ("1a", "y"))
+        assert lists["u4"] == (("tied, later request", "z"), ("tied, later request", "z"))
 
 
 def test_the_users_of_a_log_may_be_of_any_age(tmp_path):
