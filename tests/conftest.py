@@ -118,10 +118,7 @@ def pytest_collection(session):
     gc.disable()  # all that is made now stays to the end
     modules = sorted(Path(__file__).parent.rglob("test_*.py"))
     for path in modules[int(worker.removeprefix("gw")) :: workers]:
-        if not (
-            session.config.hook.pytest_ignore_collect(collection_path=path, config=session.config)
-            or any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
-        ):
+        if not any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc")):
             # What fails here fails again where it is reported.
             with suppress(Exception, pytest.skip.Exception):
                 import_module(

@@ -4,8 +4,6 @@ The first ring needs Python and make only: ``make test``. The second ring holds 
 marker ``integration`` or ``shared_databases``. They need servers, a browser, Spark, an environment
 of their own, or they kill processes: ``make test-all`` runs both rings."""
 
-import re
-
 import pytest
 
 SERVER_FIXTURES = {"postgres_server", "postgres_url"}
@@ -13,7 +11,7 @@ SERVER_FIXTURES = {"postgres_server", "postgres_url"}
 SERVER_CASES = {"postgresql", "mariadb"}
 """A test case with one of these words in its id belongs to the second ring."""
 
-_SECOND_RING = re.compile(r"^pytestmark = .*\bintegration\b", re.MULTILINE)
+_DESELECTED = pytest.StashKey[int]()
 _running = []
 
 
@@ -47,21 +45,32 @@ def shares_databases():
     return is_first_ring() or any(item.get_closest_marker("shared_databases") for item in _running)
 
 
-def _runs_first_ring(config):
-    return config.option.markexpr == "not integration"
+def pytest_deselected(items):
+    """Count the tests of the second ring that this run leaves out."""
+    if items:
+        left_out = sum(item.get_closest_marker("integration") is not None for item in items)
+        config = items[0].config
+        config.stash[_DESELECTED] = config.stash.get(_DESELECTED, 0) + left_out
 
 
-def pytest_ignore_collect(collection_path, config):
-    """The first ring does not import files whose tests all belong to the second ring."""
-    is_module = collection_path.suffix == ".py" and _runs_first_ring(config)
-    if is_module and _SECOND_RING.search(collection_path.read_text(encoding="utf-8")):
-        return True
-    return None
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """A worker of xdist reports its count to the process that prints the summary."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["second_ring"] = session.config.stash.get(_DESELECTED, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):  # noqa: ARG001 - types of xdist
+    """Every worker collects all tests, so each reports the same count."""
+    node.config.stash[_DESELECTED] = getattr(node, "workeroutput", {}).get("second_ring", 0)
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Say what did not run, so that nobody takes the first ring for everything."""
-    if _runs_first_ring(terminalreporter.config):
+    """Name what did not run, so that nobody takes the first ring for everything."""
+    left_out = terminalreporter.config.stash.get(_DESELECTED, 0)
+    if left_out:
         terminalreporter.write_line(
-            "The tests of the second ring did not run. They need servers: make test-all"
+            f"{left_out:,} tests of the second ring did not run. They need servers: make test-all"
         )
