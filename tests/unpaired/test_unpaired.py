@@ -15,7 +15,6 @@ from factories import summary
 from kernels.reference_rbo import agreement
 from monitor.measures.summaries import summarize_one
 from monitor.pipeline.unpaired_explanation import _main_segment
-from monitor.statistics.sequential.gate import DrawnUsers, Scale, count_scores, judge_gate
 from monitor.statistics.unpaired import arms_differed, far_lists
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import between_excess, count_lists
@@ -229,13 +228,3 @@ def test_pairs_use_each_user_once_and_groups_of_the_larger_arm():
     sums = {round(sum(each) / 2 - 0.75, 9) for each in combinations([0.1, 0.2, 0.4, 0.8, 1.6], 4)}
     assert round(scores.sum(), 9) in sums
     assert len(pair_scores(baseline, np.array([np.nan]), rng)) == 0
-
-
-def test_the_gate_judges_the_self_gap_by_pairs():
-    rng = default_rng(12)
-    scale = Scale(-1, 1)
-    for drop, verdict in ((0.0, "safe"), (0.1, "breach")):
-        scores = pair_scores(rng.random(4000), rng.random(4000) * (1 - 2 * drop), rng)
-        sample = DrawnUsers(count_scores(scale.to_unit(scores)))
-        (result,) = judge_gate({"all": sample}, scale, 0.05, 0.01)
-        assert result.verdict.value == verdict
