@@ -49,7 +49,6 @@ from monitor.model.column_names import (
 from monitor.model.errors import ConfigError, InputError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_second
-from monitor.model.rankings import Arm
 from monitor.texts.first_steps import write_first_config, write_unusable_config
 
 if TYPE_CHECKING:
@@ -447,7 +446,8 @@ class _Draft:
         """
         sources = []
         for place, address in enumerate(addresses):
-            source = self.write_lists(address, must_exist=must_exist or place >= len(Arm))
+            is_second_training = place == 2  # noqa: PLR2004
+            source = self.write_lists(address, must_exist=must_exist or is_second_training)
             sources.append(source[1:-1])
         return _PAIRED.format(
             hint=_HINT if self.kind is ListSource.FILES else "",
