@@ -1,7 +1,6 @@
 """Sources that answer what they were given."""
 
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -67,9 +66,6 @@ class CannedTitles(Canned):
 
     def titles(self, slot, items):
         return {item: title for item, title in self.given({}).items() if item in items}
-
-
-Grades = Mapping[str, Mapping[Any, float]]
 
 
 def graded(grades):
