@@ -107,9 +107,12 @@ def find_stale_candidate(
         then = replace(pre_test, candidate=lists, candidate_lengths=lengths)
         is_stale = is_stale & (lengths > 0) & ~OwnLists.of_pairs(then).is_same
     candidate = users.rows(Arm.CANDIDATE)
+    baseline = users.rows(Arm.BASELINE)
+    if not len(baseline):
+        return None
     affected = is_stale[candidate]
     count = int(affected.sum())
-    usual_share = float(is_stale[users.rows(Arm.BASELINE)].mean())
+    usual_share = float(is_stale[baseline].mean())
     if count < LEAST_AFFECTED_USERS + TIMES_KEPT * usual_share * len(candidate):
         return None
     segments = {}

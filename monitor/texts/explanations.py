@@ -104,12 +104,13 @@ def write_finding(
     ``drop`` is None if there are no earlier lists. ``is_other_unchanged`` is about the other arm:
     it did not change (True), changed no more than usual (False), or neither is known (None).
     """
-    sentences = [f"{write_cause(finding)}.", *write_also(also), *_write_share(finding)]
+    sentences = [f"{write_cause(finding)}.", *_write_share(finding), *write_also(also)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(_write_spelling_advice(finding.arms, finding.spelling))
     if finding.kind.facts.is_similarity:
         sentences.append("Is the experiment applied?")
-    sentences.append(_write_effect(finding, drop))
+    subject = "This" if also is None else "The first fault"
+    sentences.append(_write_effect(finding, drop, subject))
     if is_other_unchanged is not None:
         (other,) = set(Arm) - set(finding.arms)
         change = "did not change" if is_other_unchanged else "changed no more than usual"
@@ -122,15 +123,15 @@ def write_also(also: Finding | None) -> list[str]:
     return [] if also is None else [f"Another fault: {write_cause(also)}."]
 
 
-def _write_effect(finding: Finding, drop: MeanDrop | None) -> str:
-    """Say how the similarity of all users changed.
+def _write_effect(finding: Finding, drop: MeanDrop | None, subject: str) -> str:
+    """Say how the similarity of all users changed. The finding is the ``subject``.
 
     Empty if there is a clear drop, but nobody knows how much of it the finding explains.
     """
     if drop is None:
         return f"({_WITHOUT_PAST})"
     if finding.explained is not None:
-        return f"This explains {_write_explained(finding.explained)} of the drop."
+        return f"{subject} explains {_write_explained(finding.explained)} of the drop."
     if drop.is_rise:
         return f"The similarity of all users rose by {-drop.amount:.4f}."
     if drop.is_clear:
