@@ -1,5 +1,6 @@
 """The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
+import atexit
 import gc
 import math
 import os
@@ -96,6 +97,9 @@ def spill(tmp_path, monkeypatch):
 def pytest_configure(config):
     if config.getoption("numprocesses", None) is None:  # not in the process that starts workers
         import_module("adjustments")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Python would free all objects one by one, which takes seconds. All results are reported.
+        atexit.register(os._exit, 0)
     config.stash[gc_collect_iterations_key] = 1  # the garbage of all tests is large
 
 
