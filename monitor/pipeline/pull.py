@@ -110,6 +110,7 @@ class UnpairedArms:
     - ``listed`` gives the users of the log for both arms, if ``assigned`` reads another table.
     - ``served`` gives the users of the run with the arm of their newest list, if ``assigned`` reads
       another table.
+    - ``log`` gives the users and all lists of a run, if one source can read them at the same time.
     """
 
     lists: Mapping[Arm, ports.Source]
@@ -117,6 +118,7 @@ class UnpairedArms:
     outcomes: OutcomeSources | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
     served: ports.UserSource | None = None
+    log: ports.LogSource | None = None
 
 
 @immutable

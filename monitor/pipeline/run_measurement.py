@@ -55,7 +55,7 @@ def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are fo
     steps: PairedSteps | UnpairedSteps = extend(PairedSteps, context)
     if measuring.unpaired is not None:
         steps = read_unpaired(context, measuring.unpaired)
-    with open_answers(context) as answers:
+    with open_answers(steps) as answers:
         divided_answers = steps.divide_by_arm(answers)
         accumulator = RunAccumulator(
             comparison, divided_answers.asked, stopwatch.stage, subset_users=subset_users

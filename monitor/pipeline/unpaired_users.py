@@ -21,6 +21,7 @@ from monitor.measures.sampling import hash_users
 from monitor.model.errors import SourceError
 from monitor.model.immutable import extend, immutable
 from monitor.model.instants import format_second
+from monitor.model.ports import LogSource
 from monitor.model.rankings import (
     ALL,
     Arm,
@@ -219,6 +220,8 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
         most_users = earlier.most_users
         if earlier.baseline_share != plan.baseline_share:
             raise SourceError(write_changed_split(plan.baseline_share, earlier.baseline_share))
+    if sources.log is not None:
+        context, sources = _begin_reading(context, sources, sources.log)
     with context.stopwatch.stage("users"):
         read = partial(sources.assigned.assigned, context.slot)
         assigned = ask_in_time(read, context.seconds_left(), _LATE_MESSAGE)
@@ -249,6 +252,18 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
         results=results,
         unread_inputs=tuple(unread_inputs),
     )
+
+
+def _begin_reading(
+    context: SlotContext, sources: UnpairedArms, log: LogSource
+) -> tuple[SlotContext, UnpairedArms]:
+    """Begin to read the log. Returns the context and the sources with its users and lists."""
+    arms = context.arms
+    rows = log.read(context.slot, (*arms.dimensions, ARM_COLUMN), context.seconds_left())
+    lists = dict.fromkeys(Arm, rows.current)
+    sources = replace(sources, assigned=rows.assigned, lists=lists)
+    arms = replace(arms, users=rows.users, baseline=rows.before, unpaired=sources)
+    return replace(context, arms=arms), sources
 
 
 def _count_served(

@@ -37,6 +37,7 @@ from monitor.sources import (
     open_item_titles,
     open_item_weights,
     open_joined,
+    open_log,
     open_outcomes,
     open_relevance,
     open_source,
@@ -225,8 +226,11 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
     listed = {}
+    log = None
     served = None
-    if options.assignments is not None:
+    if options.assignments is None:
+        log = open_log(options.lists_before, options.lists_of(*Arm), options.assigned)
+    else:
         listed = dict.fromkeys(Arm, open_users(options.served_since, options.log))
         served = open_users(options.served_users, options.log)
     outcomes = None
@@ -242,6 +246,7 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
         outcomes=outcomes,
         listed=listed,
         served=served,
+        log=log,
     )
 
 

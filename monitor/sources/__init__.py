@@ -21,6 +21,7 @@ from monitor.model.ports import (
     ItemTitleSource,
     ItemWeightSource,
     JoinedSource,
+    LogSource,
     OutcomeSource,
     RelevanceSource,
     Source,
@@ -297,6 +298,18 @@ def open_joined(
 def open_outcomes(log: UsersOptions) -> OutcomeSource:
     """Open the outcomes in a log. Its kind must be able to read outcomes."""
     opened: OutcomeSource = pkgutil.resolve_name(str(SOURCES[log.kind].outcomes))(log.kind_options)
+    return opened
+
+
+def open_log(
+    before: SourceOptions, current: SourceOptions, assigned: UsersOptions
+) -> LogSource | None:
+    """Open the log of an unpaired comparison as one source. None if its kind cannot do this."""
+    log = SOURCES[current.kind].log
+    if log is None:
+        return None
+    options = (before.kind_options, current.kind_options, assigned.kind_options)
+    opened: LogSource = pkgutil.resolve_name(log)(*options)
     return opened
 
 

@@ -66,6 +66,9 @@ class SourceKind:
     joined: str | None = None
     # A class that takes the options of ``all_users`` and reads outcomes, written like ``joined``
     outcomes: str | None = None
+    # A class that reads a log of an unpaired comparison, written like ``joined``. It takes the
+    # options of the pre-test lists, of the current lists, and of the assigned users.
+    log: str | None = None
     # Whether lists can be pulled. If not, all sources of a comparison must be of this kind.
     is_pulled: bool = True
     users: Reader | None = None
@@ -83,6 +86,7 @@ def read_source_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: A
         not isinstance(source, SourceKind)
         or source.joined
         or source.outcomes
+        or source.log
         or not source.is_pulled
         or hasattr(OneOf, name)
     ):

@@ -15,12 +15,12 @@ from factories import DAY, HOUR, MINUTE, comparison
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
-from monitor.model.unpaired import ArmCounts
+from monitor.model.unpaired import ARM_COLUMN, ArmCounts
 from monitor.pipeline.run_assessment import find_unpaired_obstacles
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.service.composition import open_wiring, require_reloadable
-from monitor.sources.sql.source import SqlSource
+from monitor.sources.sql.database import ReadOnlyDatabase
 from pipeline.canned import StillClock
 from settings.minimal import load_text
 from sources.file.test_joined import second_ring
@@ -143,18 +143,24 @@ def test_a_log_gives_the_same_results_in_each_format(tmp_path, kind):
     assert seen(measured(source)) == seen(measured_parquet())
 
 
-def test_the_pre_test_lists_are_read_once_for_both_arms(tmp_path, monkeypatch):
-    counts = []
-    pull = SqlSource.pull
+def test_a_database_is_asked_once_for_the_lists_of_both_arms_and_once_for_those_of_before(
+    tmp_path, monkeypatch
+):
+    asked = []
+    read = ReadOnlyDatabase.read
 
-    def count(source, request):
-        counts.append(len(request.users))
-        return pull(source, request)
+    def count(database, statement, parameters, columns, deadline):
+        asked.append(set(columns))
+        return read(database, statement, parameters, columns, deadline)
 
-    monkeypatch.setattr(SqlSource, "pull", count)
+    monkeypatch.setattr(ReadOnlyDatabase, "read", count)
     measured(write_log("sqlite", tmp_path, log_rows()))
 
-    assert sorted(counts) == [31, 60, 91]
+    of_lists = [columns for columns in asked if "items" in columns]
+    assert sorted(of_lists, key=len) == [
+        {"user", "items"},
+        {"user", "items", "country", ARM_COLUMN},
+    ]
 
 
 @pytest.mark.shared_databases
@@ -249,15 +255,11 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     (watched,) = open_wiring(settings_of(source)).watched.values()
     arms: Any = watched.arms
     assigned = arms.unpaired.assigned
-    read = assigned.assigned
+    found_before = assigned.assigned(SLOT)
+    late = {"at": SLOT - MINUTE, "user": "u60", "variant": "a"}
+    write_log(kind, tmp_path, [*rows, rows[0] | late])
 
-    def read_before_a_late_row(slot):
-        found = read(slot)
-        late = {"at": SLOT - MINUTE, "user": "u60", "variant": "a"}
-        write_log(kind, tmp_path, [*rows, rows[0] | late])
-        return found
-
-    monkeypatch.setattr(type(assigned), "assigned", lambda _, slot: read_before_a_late_row(slot))
+    monkeypatch.setattr(type(assigned), "assigned", lambda *_: found_before)
     watch = Stopwatch(StillClock())
     found: Any = measure_slot(watched.comparison, arms, SLOT, NOTHING, watch).run
 

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, Treatment
 from monitor.model.ports.stores import AlertStore, History, Outbox, RunStore, Store
 from monitor.model.rankings import (
@@ -171,6 +172,28 @@ class AssignmentSource(Protocol):
 
         Raises SourceError if an arm has no user.
         """
+
+
+@immutable
+class LogRows:
+    """The rows of a log that a run of an unpaired comparison needs. They are still being read.
+
+    - ``assigned`` gives the users that were assigned to the arms.
+    - ``users`` gives the users with a current list, with their segments and their arm.
+    - ``current`` gives the current lists of both arms, and ``before`` the pre-test lists.
+    """
+
+    assigned: AssignmentSource
+    users: UserSource
+    current: Source
+    before: Source
+
+
+class LogSource(Protocol):
+    """Reads the log of an unpaired comparison. Its parts are read at the same time."""
+
+    def read(self, slot: datetime, dimensions: Sequence[str], timeout_s: float) -> LogRows:
+        """Begin to read the rows. ``dimensions`` are the columns with the users' segments."""
 
 
 class ItemWeightSource(Protocol):

@@ -168,6 +168,7 @@ SQL = SourceKind(
     is_live=_is_live,
     all_users=_all_users,
     outcomes=f"{_SOURCE}:SqlOutcomes",
+    log="monitor.sources.sql.log:SqlLog",
     users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlUsers", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),
     item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:SqlTable", _ABOUT),

@@ -232,7 +232,7 @@ def count_unserved(
 class SqlTable(Table):
     """One query or table of a database. One statement reads it."""
 
-    def __init__(self, options: SqlTableOptions) -> None:
+    def __init__(self, options: SqlTableOptions | SqlSourceOptions) -> None:
         super().__init__(options)
         self._database = ReadOnlyDatabase(options)
 
@@ -261,6 +261,13 @@ class SqlTable(Table):
     def _read(
         self, slot: datetime, columns: Sequence[str], deadline: Deadline
     ) -> Iterator[TableBatch]:
+        unserved = count_unserved(self._database, self._options, deadline)
+        require_readable(unserved, self._max_unreadable)
+        return self._read_rows(slot, columns, deadline)
+
+    def _read_rows(
+        self, slot: datetime, columns: Sequence[str], deadline: Deadline
+    ) -> Iterator[TableBatch]:
         options = self._options
         database = self._database
         parameters = {"slot": slot} if options.bound_names else {}
@@ -268,10 +275,7 @@ class SqlTable(Table):
         roots = database.roots_of(options, in_table, deadline)
         roots += [ARM_COLUMN] * (len(columns) - len(in_table))
         statement = statement_of(options, roots, slot, database.dialect)
-        unserved = count_unserved(database, options, deadline)
-        if unserved:
-            require_readable(unserved, options.max_unreadable)
-        yield from database.read(statement, [parameters], columns, deadline)
+        return database.read(statement, [parameters], columns, deadline)
 
 
 class SqlOutcomes(SqlTable):

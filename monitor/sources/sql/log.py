@@ -1,0 +1,107 @@
+"""Reads the log of an unpaired comparison. All statements run at the same time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+
+from monitor.boundary.deadline import BackgroundCall, Deadline
+from monitor.measures.reading.numbers import value_array
+from monitor.model.ports import LogRows
+from monitor.model.rankings import Pull
+from monitor.model.runs import PullRequest
+from monitor.model.unpaired import AssignedUsers
+from monitor.model.unreadable import Unreadable, require_readable
+from monitor.sources.sql import SqlSourceOptions, SqlUsersOptions
+from monitor.sources.sql.source import SqlTable, SqlUsers, count_unserved
+from monitor.sources.table_lists import TableBatch, TableLists
+
+
+class SqlLog:
+    """A log in a database. Port: LogSource.
+
+    ``before`` has the options of the pre-test lists, ``current`` those of the current lists, and
+    ``assigned`` those of the users that were assigned to the arms.
+    """
+
+    def __init__(
+        self, before: SqlSourceOptions, current: SqlSourceOptions, assigned: SqlUsersOptions
+    ) -> None:
+        self._before = before
+        self._current = current
+        self._assigned = SqlUsers(assigned)
+
+    def read(self, slot: datetime, dimensions: Sequence[str], timeout_s: float) -> LogRows:
+        """Begin to read all rows of the log that a run needs."""
+        deadline = Deadline.after(timeout_s)
+        current = _LoggedLists(self._current, slot, dimensions, deadline)
+        before = _LoggedLists(self._before, slot, (), deadline)
+        read = partial(self._assigned.assigned, slot)
+        assigned = _BegunAssignments(BackgroundCall(read, name="sql"), deadline)
+        return LogRows(assigned=assigned, users=current, current=current, before=before)
+
+
+class _BegunAssignments:
+    """The assigned users, which are being read. Port: AssignmentSource."""
+
+    def __init__(self, call: BackgroundCall[AssignedUsers], deadline: Deadline) -> None:
+        self._call = call
+        self._deadline = deadline
+
+    def assigned(self, slot: datetime) -> AssignedUsers:  # noqa: ARG002 - the port's signature
+        """Wait for the users. Raises OverdueError at the deadline."""
+        return self._call.wait(self._deadline)
+
+
+class _LoggedLists(SqlTable):
+    """Each user's newest list, and segments. One statement reads both. Ports: Source, UserSource.
+
+    The statement begins at once. All methods wait for it, and raise OverdueError at the deadline.
+    """
+
+    def __init__(
+        self,
+        options: SqlSourceOptions,
+        slot: datetime,
+        dimensions: Sequence[str],
+        deadline: Deadline,
+    ) -> None:
+        super().__init__(options)
+        self._deadline = deadline
+        columns = tuple(dict.fromkeys((*options.columns, *dimensions)))
+        self._call = BackgroundCall(partial(self._read_all, slot, columns), name="sql")
+
+    def _read_all(
+        self, slot: datetime, columns: Sequence[str]
+    ) -> tuple[list[TableBatch], tuple[Unreadable, ...]]:
+        unserved = count_unserved(self._database, self._options, self._deadline)
+        require_readable(unserved, self._max_unreadable)
+        batches: list[TableBatch] = []
+        for batch in self._read_rows(slot, columns, self._deadline):
+            batches.append({name: _pack(values) for name, values in batch.items()})
+        return batches, unserved
+
+    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:  # noqa: ARG002
+        """Return the rows, with all columns."""
+        return iter(self._call.wait(self._deadline)[0])
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Return the lists of the requested users."""
+        batches, unserved = self._call.wait(self._deadline)
+        lists = TableLists(
+            options=self._options,
+            users=request.users,
+            k=request.k,
+            where=self._database.where,
+        )
+        pull = lists.pull(batches)
+        pull = replace(pull, unreadable=(*unserved, *pull.unreadable))
+        require_readable(pull.unreadable, self._options.max_unreadable)
+        return pull
+
+
+def _pack(values: Sequence[object]) -> object:
+    """Return texts as an Arrow array, which takes much less memory. Other values are unchanged."""
+    if set(map(type, values)) <= {str, type(None)}:
+        return value_array(values)
+    return values
