@@ -1,9 +1,12 @@
-"""Reads the log of an unpaired comparison. All statements run at the same time."""
+"""Reads the log of an unpaired comparison with few statements."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
 
 from monitor.boundary.deadline import BackgroundCall, Deadline
 from monitor.measures.reading.numbers import value_array
@@ -30,15 +33,23 @@ class SqlLog:
         self._before = before
         self._current = current
         self._assigned = SqlUsers(assigned)
+        url = sa.make_url(current.url.get_secret_value())
+        # SQLite runs in this process. There, several statements together take more CPU time.
+        self._is_in_process = url.get_backend_name() == "sqlite"
 
     def read(self, slot: datetime, dimensions: Sequence[str], timeout_s: float) -> LogRows:
         """Begin to read all rows of the log that a run needs."""
         deadline = Deadline.after(timeout_s)
-        current = _LoggedLists(self._current, slot, dimensions, deadline)
-        before = _LoggedLists(self._before, slot, (), deadline)
-        read = partial(self._assigned.assigned, slot)
-        assigned = _BegunAssignments(BackgroundCall(read, name="sql"), deadline)
-        return LogRows(assigned=assigned, users=current, current=current, before=before)
+        assigned = BackgroundCall(partial(self._assigned.assigned, slot), name="sql")
+        begun = _BegunAssignments(assigned, deadline)
+        if self._is_in_process:
+            current = _LoggedLists(self._current, slot, dimensions, deadline, after=assigned)
+            before = _LoggedLists(self._before, slot, (), deadline, after=current.call)
+        else:
+            # The current lists take about as long as the users and the pre-test lists together.
+            current = _LoggedLists(self._current, slot, dimensions, deadline)
+            before = _LoggedLists(self._before, slot, (), deadline, after=assigned)
+        return LogRows(assigned=begun, users=current, current=current, before=before)
 
 
 class _BegunAssignments:
@@ -56,7 +67,8 @@ class _BegunAssignments:
 class _LoggedLists(SqlTable):
     """Each user's newest list, and segments. One statement reads both. Ports: Source, UserSource.
 
-    The statement begins at once. All methods wait for it, and raise OverdueError at the deadline.
+    The statement begins when the call ``after`` has ended. All methods wait for the statement, and
+    raise OverdueError at the deadline.
     """
 
     def __init__(
@@ -65,17 +77,23 @@ class _LoggedLists(SqlTable):
         slot: datetime,
         dimensions: Sequence[str],
         deadline: Deadline,
+        after: BackgroundCall[Any] | None = None,
     ) -> None:
         super().__init__(options)
         self._deadline = deadline
+        self._after = after
         columns = tuple(dict.fromkeys((*options.columns, *dimensions)))
-        self._call = BackgroundCall(partial(self._read_all, slot, columns), name="sql")
+        self.call = BackgroundCall(partial(self._read_all, slot, columns), name="sql")
 
     def _read_all(
         self, slot: datetime, columns: Sequence[str]
     ) -> tuple[list[TableBatch], tuple[Unreadable, ...]]:
-        unserved = count_unserved(self._database, self._options, self._deadline)
-        require_readable(unserved, self._max_unreadable)
+        if self._after is not None:
+            self._after.wait(self._deadline)
+        unserved: tuple[Unreadable, ...] = ()
+        if self._options.served.arms is None:
+            # The rows of all arms are counted once.
+            unserved = count_unserved(self._database, self._options, self._deadline)
         batches: list[TableBatch] = []
         for batch in self._read_rows(slot, columns, self._deadline):
             batches.append({name: _pack(values) for name, values in batch.items()})
@@ -83,11 +101,11 @@ class _LoggedLists(SqlTable):
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:  # noqa: ARG002
         """Return the rows, with all columns."""
-        return iter(self._call.wait(self._deadline)[0])
+        return iter(self.call.wait(self._deadline)[0])
 
     def pull(self, request: PullRequest) -> Pull:
         """Return the lists of the requested users."""
-        batches, unserved = self._call.wait(self._deadline)
+        batches, unserved = self.call.wait(self._deadline)
         lists = TableLists(
             options=self._options,
             users=request.users,
