@@ -9,7 +9,6 @@ ratio is the CPU time of a run, divided by this time. A row takes up to three ro
 
 import gzip
 import os
-import re
 import sqlite3
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from bench import parse_options, show
 from bench.canned import canned_server
 from monitor.model.immutable import immutable
 from places import ROOT
+from servers.daemon import find_address
 
 WARM_ROUNDS = 2
 COLUMNS = (
@@ -171,8 +171,8 @@ def serving(plan, folder, address, *watched):
 
 def _address(log, daemon):
     while daemon.poll() is None:
-        if found := re.search(r'"url": "(\S+)", .*"rankwatch started"', log.read_text()):
-            return found[1]
+        if address := find_address(log):
+            return address
         time.sleep(0.1)
     sys.exit(f"the daemon ended: {log.read_text()}")
 

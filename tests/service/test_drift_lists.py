@@ -6,7 +6,7 @@ from commands import of_all
 from drift_lists import compare, run_cli, source, write_config
 from tables import cells
 
-pytestmark = pytest.mark.shared_databases  # seconds of CPU
+pytestmark = pytest.mark.slow
 
 BAD_DAY = "2024-01-08"
 MEASURED = """    users: {all: true, segments: [activity, country]}

@@ -10,7 +10,7 @@ from factories import DAY
 from tables import cells
 from unpaired import world
 
-pytestmark = pytest.mark.shared_databases  # seconds of CPU
+pytestmark = pytest.mark.slow
 
 BEGINS, DAYS = 13, 3
 """The day on which most faults begin, and the number of days that they are looked at."""
