@@ -382,13 +382,13 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 def _print_plan(plan: SampleSizePlan, *, assumes_runs: bool) -> None:
     """Print the answer, and the figures on which it is based.
 
-    ``assumes_runs`` says whether nobody gave the number of healthy runs.
+    ``assumes_runs`` says whether the number of healthy runs is an assumption.
     """
     from monitor.model.statistics import DerivedMetric, parse_derived
 
     search = plan.search
     inputs = plan.inputs
-    rule = plan.inputs.rule
+    rule = inputs.rule
     if rule is not None:
         is_angle = rule.is_share or parse_derived(rule.metric).derived is DerivedMetric.FAR_GAP
         scale = " (as angles: arcsin of the root)" if is_angle else ""

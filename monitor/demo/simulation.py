@@ -191,7 +191,9 @@ class Simulation:
 
     def notes(self) -> list[LogNote]:
         """Return a line about every event of the story, oldest first."""
-        notes = [LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[it]) for at, it in self.chapters]
+        notes = []
+        for began_at, chapter in self.chapters:
+            notes.append(LogNote(at=began_at, kind="STORY", text=CHAPTER_TEXTS[chapter]))
         for run in self.runs:
             if run.finished_at is not None:
                 text = _run_text(run)

@@ -263,12 +263,7 @@ def _write_situation(
     """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
     firing = message.firing
     if firing:
-        earliest = min(firing, key=lambda start: start.since)
-        lines = [write_firing(_segments_in(firing), earliest.since)]
-        if earliest.is_stale_start:
-            lines = [write_stale_since(earliest.since)]
-        if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
-            lines = [write_frozen_since(earliest.since, round(earliest.value))]
+        lines = [_write_since(firing)]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and impact is not None and not impact.is_urgent
@@ -292,6 +287,16 @@ def _write_situation(
     if any(end.is_new_normal for end in ends):
         lines.append(NEW_LEVEL)
     return _bound_lines(lines, _LONGEST_SENTENCE)
+
+
+def _write_since(firing: Sequence[Transition]) -> str:
+    """Write since when alerts fire, and what the earliest of them reports."""
+    earliest = min(firing, key=lambda start: start.since)
+    if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
+        return write_frozen_since(earliest.since, round(earliest.value))
+    if earliest.is_stale_start:
+        return write_stale_since(earliest.since)
+    return write_firing(_segments_in(firing), earliest.since)
 
 
 def _segments_in(changes: Sequence[Transition]) -> str:
@@ -604,24 +609,28 @@ def _name_item(item: ExposedItem) -> str:
 def _side_by_side(
     example: ExampleLists, titles: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows: the rank, the baseline's item and the candidate's item, with their marks."""
+
     def show(item: str, mark: str) -> str:
         title = clean(titles.get(item, item), _LONGEST_ITEM)
         return bounded_line(f"{title} ({mark})" if mark else title, _LONGEST_ITEM + 20)
 
-    in_candidate = {"", *example.candidate}
+    def count_rest(items: Sequence[str]) -> str:
+        return f"{len(items) - MAX_RANKS:,} more" if len(items) > MAX_RANKS else ""
+
     ranks = {item: rank for rank, item in enumerate(example.baseline, start=1)}
+    # The shorter list is filled with empty items, which get no mark.
     pairs = islice(zip_longest(example.baseline, example.candidate, fillvalue=""), MAX_RANKS)
     for rank, (baseline, candidate) in enumerate(pairs, start=1):
-        only_here = "" if baseline in in_candidate else _ONLY_HERE
-        moved = ""
+        baseline_mark = ""
+        if baseline and baseline not in example.candidate:
+            baseline_mark = _ONLY_HERE
+        candidate_mark = ""
         if candidate and candidate not in ranks:
-            moved = _ONLY_HERE
+            candidate_mark = _ONLY_HERE
         elif candidate and ranks[candidate] != rank:
-            moved = f"there: {ranks[candidate]}"
-        yield str(rank), show(baseline, only_here), show(candidate, moved)
-    rest = ["", ""]
-    for side, items in enumerate((example.baseline, example.candidate)):
-        if len(items) > MAX_RANKS:
-            rest[side] = f"{len(items) - MAX_RANKS:,} more"
+            candidate_mark = f"there: {ranks[candidate]}"
+        yield str(rank), show(baseline, baseline_mark), show(candidate, candidate_mark)
+    rest = count_rest(example.baseline), count_rest(example.candidate)
     if any(rest):
-        yield "", rest[0], rest[1]
+        yield "", *rest

@@ -238,7 +238,7 @@ class _Within:
     source: UserSource
     other: UserSource
     path: str  # of ``other``
-    left_out: int = 0  # the number of the other users
+    left_out: int = 0  # how many users of the source are not in ``other``
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         table = self.source.users(slot, dimensions)
