@@ -149,9 +149,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     result = compare(files, also_in=second, worst=shown_users, catalogue=catalogue)
     trainings = None
     if second is not None:
-        # Both comparisons have the same users.
+        # Both comparisons have the same users, and the notes on the baseline's file.
         trainings = compare((files[0], second), also_in=files[1])
-        # Both comparisons have the notes on the baseline's file.
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))
     meanings = _interpret(result, metrics[0], trainings)

@@ -62,42 +62,46 @@ _Again = Annotated[
 ]
 
 
+_SlotToRun = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        autocompletion=complete_slots,
+        help="Slot to run. 2d means the newest slot that is at least two days old. "
+        "Default: the newest slot.",
+    ),
+]
+_Textfile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.prom",
+        help="Also write metrics to this file, for the textfile collector of node_exporter.",
+    ),
+]
+_Gateway = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar=PUSH_VARIABLE,
+        help="Also push metrics to this Pushgateway. If the URL has user:password@, put the "
+        "URL into the environment variable.",
+    ),
+]
+_GatewayInstance = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Label `instance` of the pushed metrics. Default: no label."),
+]
+
+
 def run_once(  # noqa: PLR0913 - the command's options
     comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
-    slot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            autocompletion=complete_slots,
-            help="Slot to run. 2d means the newest slot that is at least two days old. "
-            "Default: the newest slot.",
-        ),
-    ] = None,
+    slot: _SlotToRun = None,
     again: _Again = False,
-    textfile: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.prom",
-            help="Also write metrics to this file, for the textfile collector of node_exporter.",
-        ),
-    ] = None,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar=PUSH_VARIABLE,
-            help="Also push metrics to this Pushgateway. If the URL has user:password@, put the "
-            "URL into the environment variable.",
-        ),
-    ] = None,
-    push_instance: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Label `instance` of the pushed metrics. Default: no label."
-        ),
-    ] = "",
+    textfile: _Textfile = None,
+    push: _Gateway = None,
+    push_instance: _GatewayInstance = "",
     as_json: AsJson = False,
 ) -> None:
     """Run the newest slot once, send alerts, and exit.

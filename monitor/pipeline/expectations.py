@@ -132,12 +132,7 @@ def compute_expectations(
     figures = Figures.of(measured.summaries, learnable_rows, measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
-    firing = {(state.alert, state.segment) for state in states if state.state is State.FIRING}
-    series = []
-    for rule in rules:
-        for segment in segments_of(rule, figures.segments(rule), states):
-            is_firing = (rule.alert, segment) in firing
-            series.append(rule_series.RuleSeries(rule, segment, is_firing))
+    series = _find_series(rules, figures, states)
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
@@ -181,17 +176,29 @@ def compute_expectations(
         if unjudged_notes[column]:
             unjudged = _expect_without_limits(series[column])
             completed.append(replace(unjudged, note=unjudged_notes[column]))
-            continue
-        completed.append(
-            replace(
+        else:
+            judged = replace(
                 expectation,
                 lost=lost_shares.get(expectation.segment, 0.0),
                 usual_lost=float(usual_lost[column]),
                 note=notes[column],
                 fault_z=_finite(fault_z[column]),
             )
-        )
+            completed.append(judged)
     return tuple(completed)
+
+
+def _find_series(
+    rules: Sequence[SeriesRule], figures: Figures, states: Sequence[AlertState]
+) -> list[rule_series.RuleSeries[SeriesRule]]:
+    """Return a series for each of these rules in each of its segments."""
+    firing = {(state.alert, state.segment) for state in states if state.state is State.FIRING}
+    series = []
+    for rule in rules:
+        for segment in segments_of(rule, figures.segments(rule), states):
+            is_firing = (rule.alert, segment) in firing
+            series.append(rule_series.RuleSeries(rule, segment, is_firing))
+    return series
 
 
 def _find_unjudged(

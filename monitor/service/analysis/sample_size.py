@@ -339,7 +339,7 @@ def plan_sample_size(
     drop: float,
     users: int | None,
     runs: int | None,
-    share: float,
+    alpha: float,
     power: float,
 ) -> SampleSizePlan:
     """Compute the missing number: of users for these runs, or of runs for these users.
@@ -358,7 +358,7 @@ def plan_sample_size(
         sd=inputs.sd,
         wander=inputs.wander,
         learned=inputs.learned,
-        share=share,
+        alpha=alpha,
         power=power,
     )
     plan = SampleSizePlan(
