@@ -165,7 +165,7 @@ class OutboxSender:
             if not self.is_sole_sender():
                 break
             # A group may have several incidents of its comparison. The message has the name of the
-            # first one, because receivers that want resends read each change by itself.
+            # first one, because receivers that want resends read each change separately.
             first = group[0]
             message = Message(
                 incident=first.incident or "",

@@ -124,7 +124,7 @@ def test_the_users_found_are_the_fewest_that_see_the_drop(drop, learned, wander,
 
 
 def test_values_out_of_range_are_refused():
-    bad = {"sd": (math.nan, -1.0), "share": (0.0, 0.6), "power": (1.0,), "learned": (1.0,)}
+    bad = {"sd": (math.nan, -1.0), "alpha": (0.0, 0.6), "power": (1.0,), "learned": (1.0,)}
     for name, values in bad.items():
         for value in values:
             with pytest.raises(InputError):

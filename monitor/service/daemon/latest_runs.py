@@ -42,7 +42,7 @@ class LatestRuns:
         return self.of_all(self._names)
 
     def published(self) -> tuple[LatestRun, ...]:
-        """Return `all`, and no run before the first read."""
+        """Return the newest run of each comparison. Empty before the first read."""
         return self.all or ()
 
     def of(self, name: str) -> LatestRun | None:

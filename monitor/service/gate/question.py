@@ -221,7 +221,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
 ) -> Question:
     """Make a question. The default metric is the comparison's first one.
 
-    Raises ConfigError or InputError if the question has no answer.
+    Raises ConfigError or InputError if the gate cannot answer the question.
     """
     comparison = pick_comparison(comparisons, name)
     is_unpaired = comparison.measuring.unpaired is not None

@@ -100,12 +100,11 @@ class _HttpPull:
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all pulls
         self._answers = AnswerFile(request.answers_path, _answer_key(options, request.k))
-        self._remaining = self._answers.recall(users, self._lists, request.answers_valid_s)
+        remaining = self._answers.recall(users, self._lists, request.answers_valid_s)
         self._recalled = len(self._lists)
         self._count = len(users)
-        self._users = self._possible(self._remaining)
+        self._users = self._possible(remaining)
         self._batch = options.batch or 1
-        self._host = HOSTS[options.host]
         self._traces = TraceCollector()
         self._writing: asyncio.Future[None] | None = None
         # When each request began, by its users. Its time in the queue is added to this time.
@@ -126,7 +125,9 @@ class _HttpPull:
         """
         # The pulls of many comparisons must not begin at the same moment.
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter
+        # Only the thread of all pulls uses these two.
         self._pace = PullPace()
+        self._host = HOSTS[self._options.host]
         workers: list[asyncio.Task[None]] = []
         starting = asyncio.create_task(self._start_workers(session, workers))
         unfinished = {starting}

@@ -98,7 +98,7 @@ class Engines:
         return self._compiled
 
     def _count_until_enough(self, comparisons: int) -> bool:
-        """Count these comparisons. Return whether this period has had enough for machine code."""
+        """Add to the comparisons of this period. Return whether they are worth loading the code."""
         now_s = self._monotonic()
         if now_s - self._period_began_s >= PERIOD_S:
             self._period_began_s = now_s
