@@ -83,9 +83,9 @@ def print_log(  # noqa: PLR0913 - the options of the command
     names = [str(metric) for metric in metrics]
     result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
     run = as_finished_run(result)
-    users = [each for each in result.evidence if each.kind == "worst"][:worst]
+    users = [example for example in result.evidence if example.kind == "worst"][:worst]
     if as_json:
-        summaries = [summary_dict(each) for each in run.summaries]
+        summaries = [summary_dict(summary) for summary in run.summaries]
         print_json({**asdict(run), "summaries": summaries, "worst": users})
     else:
         print_run(run, {})

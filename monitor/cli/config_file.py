@@ -280,7 +280,9 @@ def _write_matches(preview: Preview) -> list[str]:
     from monitor.texts.unmatched_names import write_unmatched
 
     users = len(preview.evidence)
-    counts = [write_matching(each.ids, each.matching, each.of, users) for each in preview.matches]
+    counts = [
+        write_matching(match.ids, match.matching, match.of, users) for match in preview.matches
+    ]
     return [
         *counts,
         *map(write_mismatch, preview.id_mismatches),

@@ -212,6 +212,6 @@ def file_options(kind: type[AnyOptions], path: Path, columns: Mapping[str, objec
         return kind.model_validate(options)
     except ValidationError as error:
         problems = []
-        for each in error.errors(include_input=False):
-            problems.append(str(each["msg"]).removeprefix("Value error, "))
+        for problem in error.errors(include_input=False):
+            problems.append(str(problem["msg"]).removeprefix("Value error, "))
         raise InputError(f"{path}: {'; '.join(problems)}") from None

@@ -99,7 +99,7 @@ def suggest(  # noqa: PLR0913 - the command's options
         if not as_yaml:
             _print_suggestions(suggestions, configured.judging.runs_per_false_alert * interval)
         _print_rules(suggestions)
-    if all(each.reason is not None for each in suggestions):
+    if all(suggestion.reason is not None for suggestion in suggestions):
         raise typer.Exit(InputError.exit_code)
 
 
@@ -109,7 +109,7 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
     threshold = caught = None
     if suggestion.reason is None:
         threshold = rule.threshold
-        caught = [attributes_of(each, "slot", "value") for each in suggestion.caught]
+        caught = [attributes_of(change, "slot", "value") for change in suggestion.caught]
     return {
         **attributes_of(rule, "alert", "metric"),
         "statistic": str(rule.statistic),
@@ -134,24 +134,24 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
     print_objects(
         map(_suggestion_dict, suggestions), columns, as_json=False, omits_empty_columns=True
     )
-    if not any(each.reason is None for each in suggestions):
+    if not any(suggestion.reason is None for suggestion in suggestions):
         print_line()
         return
     print_line(write_false_alerts(every))
     print_line(
         "seen with 50 or 95 percent: one run detects this change with a probability of 50 or 95 %"
     )
-    for each in suggestions:
-        if each.caught:
-            slots = ", ".join(format_second(page.slot) for page in each.caught)
-            print_line(f"{each.rule.alert} would have fired at {slots}")
+    for suggestion in suggestions:
+        if suggestion.caught:
+            slots = ", ".join(format_second(change.slot) for change in suggestion.caught)
+            print_line(f"{suggestion.rule.alert} would have fired at {slots}")
     print_line()
 
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
     """Print the suggested rules as YAML for the configuration."""
     # Write values as JSON, because JSON strings and numbers are also valid YAML.
-    rules = [each.rule for each in suggestions if each.reason is None]
+    rules = [suggestion.rule for suggestion in suggestions if suggestion.reason is None]
     if not rules:
         print_line(
             "rules: []  # nothing can be suggested yet: run more slots, or replay past slots"

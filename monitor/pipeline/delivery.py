@@ -266,7 +266,7 @@ class OutboxSender:
         now = self.clock.now()
         key = message_key(message, now)
         message = replace(message, key=key)
-        deliveries = [replace(each, message_key=key) for each in deliveries]
+        deliveries = [replace(delivery, message_key=key) for delivery in deliveries]
         self.outbox.mark_sending(deliveries, message_key=key, owner=self.owner, until=now + CLAIM)
         try:
             self._send_with_picture(message)

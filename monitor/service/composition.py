@@ -126,7 +126,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
-        pings=tuple(RunPings(each, on_outcome=on_ping) for each in settings.pings),
+        pings=tuple(RunPings(ping, on_outcome=on_ping) for ping in settings.pings),
         reopen=reopen,
     )
 
@@ -268,7 +268,7 @@ def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
         if file is None:
             return None
         folder = f"{file}-answers"
-    count = sum(each.family == family for each in settings.comparisons)
+    count = sum(options.family == family for options in settings.comparisons)
     return _answer_folder(Path(folder), family, count)
 
 

@@ -103,11 +103,15 @@ def select_watched(
 
     Raises ConfigError if there is no such comparison.
     """
-    selected = [each for each in watched.values() if name in (None, each.comparison.family)]
+    selected = [
+        watched_comparison
+        for watched_comparison in watched.values()
+        if name in (None, watched_comparison.comparison.family)
+    ]
     if not selected:
         selected = [pick_comparison(watched, name or "")]
     if again:
-        selected = [replace(each, answers=None) for each in selected]
+        selected = [replace(watched_comparison, answers=None) for watched_comparison in selected]
     return tuple(selected)
 
 

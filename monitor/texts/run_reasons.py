@@ -160,7 +160,9 @@ def write_failures(reasons: RunReasons) -> str | None:
 
     Return None if no arm lost lists.
     """
-    failures = [write_failure(each) for each in reasons if each.kind is RunReasonKind.LOST_LISTS]
+    failures = [
+        write_failure(reason) for reason in reasons if reason.kind is RunReasonKind.LOST_LISTS
+    ]
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
         return f"both arms failed: {', '.join(failures)}"
     return failures[0] if failures else None

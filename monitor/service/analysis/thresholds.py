@@ -273,7 +273,7 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
     """Say why only ``runs`` of the healthy runs have the statistic with a sampling error."""
     statistic = str(series.rule.statistic)
     if len(healthy) >= MIN_HEALTHY_RUNS:
-        if all(each.value(statistic) is None for each in healthy):
+        if all(summary.value(statistic) is None for summary in healthy):
             return write_not_stored(statistic)
         if runs == 0:
             return write_uncertain(statistic)
@@ -313,7 +313,7 @@ def _add_caught(
     history: SqlHistory,
 ) -> tuple[Suggestion, ...]:
     """Add the alerts that the suggestions would have started under the present configuration."""
-    rules = tuple(each.rule for each in suggestions if each.reason is None)
+    rules = tuple(suggestion.rule for suggestion in suggestions if suggestion.reason is None)
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
@@ -323,4 +323,7 @@ def _add_caught(
         for transition in rejudging.judge(run):
             if transition.is_start:
                 starts[transition.alert].append(transition)
-    return tuple(replace(each, caught=tuple(starts[each.rule.alert])) for each in suggestions)
+    return tuple(
+        replace(suggestion, caught=tuple(starts[suggestion.rule.alert]))
+        for suggestion in suggestions
+    )

@@ -359,7 +359,7 @@ class Daemon:
         with self._changing:
             wiring = self._in_force.wiring
             self._runner.pings = wiring.pings
-            pings = tuple(each.name for each in wiring.settings.pings)
+            pings = tuple(ping.name for ping in wiring.settings.pings)
             set_known_names(self._publisher, wiring, pings=pings)
             self._begin_work()
             self._publisher.reloaded(ok=True, at=self._clock.now())

@@ -94,7 +94,7 @@ class LatestRuns:
         if names:
             until = self._clock.now() + MAX_CLOCK_SKEW
             latest = self._store.history.latest(tuple(names), until=until)
-        by_name = {each.comparison: each for each in latest}
+        by_name = {run.comparison: run for run in latest}
         with self._lock:
             for name in names:
                 number_before, before = self._cached.get(name, (-1, None))
