@@ -26,9 +26,9 @@ _TIME_COLUMNS = ("time", "at", "ts", "timestamp", "served_at")
 
 def refuse_options(options: Mapping[str, object]) -> None:
     """Raise BadParameter if one of these options is given, because they need two files."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise typer.BadParameter(f"--unpaired does not go with {', '.join(given)}: leave it out")
+    refused = [name for name, value in options.items() if value is not None]
+    if refused:
+        raise typer.BadParameter(f"--unpaired does not go with {', '.join(refused)}: leave it out")
 
 
 def read_test(  # noqa: PLR0913 - the options of the command

@@ -212,15 +212,15 @@ def _write_full_config(target: Path, *, force: bool) -> None:
     print_line(write_first_config(str(target), _config_option(target)))
 
 
-def _refuse_unused(kind: ListSource, given: Mapping[str, object]) -> None:
-    """Raise BadParameter if an option is given that this kind of lists does not use."""
-    used = {
-        ListSource.FILES: set(given),
-        ListSource.LOG: set(given),
-        ListSource.SQL: set(given) - {"--in-order"},
+def _refuse_unused(kind: ListSource, options: Mapping[str, object]) -> None:
+    """Raise BadParameter if one of these options is set, but this kind of lists ignores it."""
+    ignored = {
+        ListSource.HTTP: tuple(options),
+        ListSource.REDIS: tuple(options),
+        ListSource.SQL: ("--in-order",),
     }
-    for option, value in given.items():
-        if value and option not in used.get(kind, ()):
+    for option in ignored.get(kind, ()):
+        if options[option]:
             raise typer.BadParameter(f"{option} is not for {kind}: leave it out")
 
 

@@ -319,8 +319,8 @@ class Runner:
         result = replace(result, finished_at=self.clock.now())
         if result.claim.has_ok_run and result.status is not RunStatus.OK:
             self.patiently(partial(self.store.runs.release, result.claim))
-            kept = f"{result.reason}; the earlier run of the slot is kept"
-            result = replace(result, reason=kept, states=(), transitions=())
+            reason = f"{result.reason}; the earlier run of the slot is kept"
+            result = replace(result, reason=reason, states=(), transitions=())
             self._publish(result)
             return result
         number = self.patiently(partial(self.store.runs.finish, result, receivers=receivers))
