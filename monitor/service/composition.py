@@ -17,6 +17,7 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
+from monitor.model.notifications import Message
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
@@ -24,6 +25,8 @@ from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.receivers import RunPings, open_receivers
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.plain_text import plain_text
 from monitor.service.runner import WatchedComparison, do_nothing
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
@@ -75,6 +78,15 @@ class Wiring:
         if self.pseudonyms is None:
             return user_id
         return self.pseudonyms.find(user_id)
+
+    @property
+    def comparisons(self) -> dict[str, Comparison]:
+        """All comparisons by name."""
+        return {name: watched.comparison for name, watched in self.watched.items()}
+
+    def message_text(self, message: Message) -> str:
+        """Return the message as plain text."""
+        return plain_text(content_of(message, self.settings.external_url))
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
