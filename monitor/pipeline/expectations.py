@@ -216,10 +216,11 @@ def _find_unjudged(
     notes = []
     for column, judged in enumerate(series):
         note = ""
-        if _compares_with_earlier_lists(judged.rule) and is_after_holiday:
-            note = AFTER_HOLIDAY
-        elif _compares_with_earlier_lists(judged.rule) and is_after_fault[column]:
-            note = AFTER_EXPECTED_FAULT
+        if _compares_with_earlier_lists(judged.rule):
+            if is_after_holiday:
+                note = AFTER_HOLIDAY
+            elif is_after_fault[column]:
+                note = AFTER_EXPECTED_FAULT
         notes.append(note)
     return notes
 
@@ -434,9 +435,9 @@ def _budget_weight(rule: SeriesRule) -> float:
 
     `SMALL_WEIGHT` says which rules have a small weight, and why.
     """
-    weight = 1.0
     if not isinstance(rule, CoverageRule):
-        return SMALL_WEIGHT if _judges_too_similar(rule) else weight
+        return SMALL_WEIGHT if _judges_too_similar(rule) else 1.0
+    weight = 1.0
     if rule.share.trait in SUDDEN:
         weight *= SMALL_WEIGHT
     # The candidate is being tested, so faults of the baseline are less likely.
