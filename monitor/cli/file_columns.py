@@ -33,10 +33,10 @@ COLUMN_ADVICE = (
 def list_shapes(
     common: Mapping[str, object],
     items: str,
-    item: str | None = None,
-    rank: str | None = None,
+    item: str | None,
+    rank: str | None,
     *,
-    in_order: bool = False,
+    in_order: bool,
 ) -> list[dict[str, object]]:
     """Return the options for each possible shape of a file. The first one that fits is used.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +16,8 @@ from monitor.cli.file_columns import find_file_problem
 from monitor.cli.first_config_questions import (
     SOURCE_QUESTIONS,
     ListSource,
-    answer_question,
     ask_kind,
+    ask_person,
 )
 from monitor.cli.first_config_sources import FirstLists, write_yaml
 from monitor.cli.output import SOURCE_EXIT, print_line
@@ -152,9 +151,8 @@ def init(  # noqa: PLR0913 - the command's options
         _write_full_config(target, force=force)
         return
     reaches_person = _is_terminal() and not (minimal or is_answered)
-    ask = partial(answer_question, reaches_person=reaches_person)
     if kind is None:
-        kind = ask_kind(ask, reaches_person=reaches_person)
+        kind = ask_kind() if reaches_person else ListSource.FILES
     answers = {
         "server": server,
         "baseline": baseline,
@@ -165,8 +163,9 @@ def init(  # noqa: PLR0913 - the command's options
         "arms": arms,
         "before": before,
     }
-    for option, question in SOURCE_QUESTIONS[kind].by_option.items():
-        answers[option] = answers[option] or ask(*question)
+    for option, (question, default) in SOURCE_QUESTIONS[kind].by_option.items():
+        if not answers[option]:
+            answers[option] = ask_person(question, default) if reaches_person else default
     _refuse_unused(
         kind, {"--item": item, "--rank": rank, "--scores": scores, "--in-order": in_order}
     )
@@ -186,7 +185,7 @@ def init(  # noqa: PLR0913 - the command's options
         },
         in_order=in_order,
         must_exist=reaches_person or named_file is not None,
-        ask=ask if reaches_person else None,
+        reaches_person=reaches_person,
     )
     if kind is ListSource.LOG:
         log = str(answers["unpaired"])

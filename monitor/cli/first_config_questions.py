@@ -1,6 +1,6 @@
 """What `init` asks about the lists of a first configuration."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 
 import typer
@@ -9,8 +9,6 @@ from monitor.cli.output import INTERRUPTED_EXIT, print_line
 from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS, USER_COLUMNS
 from monitor.model.immutable import immutable
 
-Ask = Callable[[str, str], str]
-"""Returns the answer to a question. The second argument is the default answer."""
 ListColumnNames = Mapping[str, str | None]
 """Names of the columns ``user``, ``items``, ``item``, ``rank`` and ``scores``.
 
@@ -92,24 +90,21 @@ SOURCE_QUESTIONS: Mapping[ListSource, SourceQuestions] = {
 }
 
 
-def answer_question(question: str, default: str, *, reaches_person: bool) -> str:
-    """Return a person's answer to the question, or the default answer if nobody can answer."""
-    if not reaches_person:
-        return default
+def ask_person(question: str, default: str) -> str:
+    """Return a person's answer to the question."""
     try:
         return str(typer.prompt(question, default=default)).strip()
     except typer.Abort:  # Ctrl-C or the end of the input
         raise typer.Exit(INTERRUPTED_EXIT) from None
 
 
-def ask_kind(ask: Ask, *, reaches_person: bool) -> ListSource:
-    """Ask where the lists are. Raises BadParameter for an unknown kind."""
+def ask_kind() -> ListSource:
+    """Ask a person where the lists are. Raises BadParameter for an unknown kind."""
     kinds = list(ListSource)
-    if reaches_person:
-        print_line("Where are the lists?")
-        for number, questions in enumerate(SOURCE_QUESTIONS.values(), start=1):
-            print_line(f"  {number}  {questions.label}")
-    answer = ask("Number or name", "1")
+    print_line("Where are the lists?")
+    for number, questions in enumerate(SOURCE_QUESTIONS.values(), start=1):
+        print_line(f"  {number}  {questions.label}")
+    answer = ask_person("Number or name", "1")
     if answer.isdecimal() and 1 <= int(answer) <= len(kinds):
         return kinds[int(answer) - 1]
     try:
@@ -120,13 +115,13 @@ def ask_kind(ask: Ask, *, reaches_person: bool) -> ListSource:
         ) from None
 
 
-def ask_columns(ask: Ask) -> ListColumnNames:
-    """Ask for the columns of a file whose columns have unusual names."""
+def ask_columns() -> ListColumnNames:
+    """Ask a person for the columns of a file whose columns have unusual names."""
     columns = dict.fromkeys(("items", "item", "rank", "scores"))
-    user = ask("Column with the user", USER_COLUMNS[0])
-    items = ask("Column with the list of items. Empty if a row has one item", "")
+    user = ask_person("Column with the user", USER_COLUMNS[0])
+    items = ask_person("Column with the list of items. Empty if a row has one item", "")
     if items:
         return {**columns, "user": user, "items": items}
-    item = ask("Column with the item", ITEM_COLUMNS[0])
-    rank = ask("Column with the item's rank", RANK_COLUMNS[0])
+    item = ask_person("Column with the item", ITEM_COLUMNS[0])
+    rank = ask_person("Column with the item's rank", RANK_COLUMNS[0])
     return {**columns, "user": user, "item": item, "rank": rank}

@@ -19,7 +19,6 @@ from monitor.cli.file_columns import (
 )
 from monitor.cli.first_config_questions import (
     SOURCE_QUESTIONS,
-    Ask,
     ListColumnNames,
     ListSource,
     ask_columns,
@@ -77,7 +76,7 @@ class FirstLists:
     columns: ListColumnNames
     in_order: bool  # the rows of a user are sorted, with the best item first
     must_exist: bool  # whether a missing file is an error
-    ask: Ask | None  # asks a person for columns. None if nobody can answer
+    reaches_person: bool  # whether a person can name columns
 
     def write_pair(
         self, baseline: str, candidate: str, retrained: str | None, users: str | None
@@ -166,10 +165,10 @@ class FirstLists:
         try:
             options = _fit(path, self.columns, in_order=self.in_order)
         except InputError as error:
-            if self.ask is None:
+            if not self.reaches_person:
                 raise
             print_line(str(error))
-            options = _fit(path, ask_columns(self.ask), in_order=self.in_order)
+            options = _fit(path, ask_columns(), in_order=self.in_order)
         names = {*self.columns, "in_order"}
         return {"path": path, **options.model_dump(include=names, exclude_defaults=True)}
 

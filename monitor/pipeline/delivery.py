@@ -480,7 +480,7 @@ class OutboxSender:
 def deliver_all(
     senders: Sequence[OutboxSender],
     *,
-    budget_s: float = 15.0,
+    budget_s: float,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` seconds are over.

@@ -120,7 +120,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     column: str,
     where: str,
     *,
-    scores: Cells = None,
+    scores: Cells,
     scores_column: str = "",
     k: int | None = None,
     no_item: NoItems = None,

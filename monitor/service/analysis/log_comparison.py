@@ -29,7 +29,7 @@ class LoggedTest:
     arms: tuple[str, str]  # the values of the baseline and of the candidate
     before: datetime  # when the test began
     baseline_share: float  # planned
-    outcomes: tuple[str, ...] = ()  # columns
+    outcomes: tuple[str, ...]  # columns
 
 
 def compare_log(  # noqa: PLR0913 - the options of the command

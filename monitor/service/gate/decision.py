@@ -72,7 +72,7 @@ class Certificate:
     version: str
     at: datetime
     # How the result developed: ``segments`` as they were after some of the slots.
-    course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)
+    course: Mapping[datetime, tuple[GateResult, ...]]
 
     @property
     def level(self) -> float:

@@ -58,7 +58,7 @@ class Excess:
     # The score that means no excess. None with a noise floor, because then the stored scores are
     # the excess already.
     reference: float | None = None
-    sign: float = 1.0
+    sign: float
 
     def of(self, scores: Floats) -> Floats:
         """Return the excess of users from their stored scores. NaN stays NaN."""

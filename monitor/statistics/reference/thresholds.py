@@ -182,7 +182,7 @@ class DropSearch:
         """The smallest drop that the mean of ``runs`` runs detects, with ``users`` in each run."""
         return self.shift * self._error(users, runs)
 
-    def chance(self, drop: float, users: float, runs: float = 1) -> float:
+    def chance(self, drop: float, users: float, runs: float) -> float:
         """The chance that a drop of this size is detected."""
         df = min(self.learned - 1, _NORMAL_DF)
         limit = -scipy.special.stdtrit(df, self.alpha)

@@ -61,7 +61,7 @@ class ComparisonRow:
     paired: int = 0
     slot: datetime | None = None
     age_s: float | None = None
-    reason: str | None = None
+    reason: str | None
     sentence: str | None = None
     last_end: Transition | None = None
 

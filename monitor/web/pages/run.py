@@ -169,7 +169,7 @@ class UserPage:
     former: tuple[str, ...]
     former_arm: Arm
     former_slot: datetime | None
-    served_by: Arm | None = None
+    served_by: Arm | None
 
 
 def read_user_page(site: Site, query: PageRequest) -> UserPage:
