@@ -17,7 +17,6 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.notifications import Message
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
@@ -25,8 +24,6 @@ from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.receivers import RunPings, open_receivers
-from monitor.receivers.message.content import content_of
-from monitor.receivers.message.plain_text import plain_text
 from monitor.service.runner import WatchedComparison, do_nothing
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
@@ -84,18 +81,14 @@ class Wiring:
         """All comparisons by name."""
         return {name: watched.comparison for name, watched in self.watched.items()}
 
-    def message_text(self, message: Message) -> str:
-        """Return the message as plain text."""
-        return plain_text(content_of(message, self.settings.external_url))
-
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """The names of all receivers. Each announced transition is delivered to them."""
         return tuple(receiver.name for receiver in self.receivers)
 
-    def close(self, timeout_s: float = PINGS_S) -> None:
-        """Send pending pings for at most ``timeout_s`` seconds."""
-        ends_at = time.monotonic() + timeout_s
+    def close(self) -> None:
+        """Send pending pings for at most `PINGS_S` seconds."""
+        ends_at = time.monotonic() + PINGS_S
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
 

@@ -364,15 +364,12 @@ class Options(BaseModel):
         for name, value in super().__repr_args__():
             yield name, _shown(value)
 
-    def _problems(self) -> Iterator[str]:
+    def disagreements(self) -> Iterator[str]:
         """Yield the problems of options that do not fit together.
 
-        Each class yields its own problems. The problems of its base classes are reported first.
+        The method ``_problems`` of a class yields only the problems of this class. The problems of
+        its base classes are reported first.
         """
-        return iter(())
-
-    def disagreements(self) -> Iterator[str]:
-        """Yield the problems that `_problems` of each class yields. Base classes come first."""
         for base in reversed(type(self).__mro__):
             if "_problems" in vars(base):
                 yield from vars(base)["_problems"](self)

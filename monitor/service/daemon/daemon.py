@@ -17,9 +17,12 @@ from monitor import __version__
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DaemonState, Refused, ReloadRefusal
 from monitor.model.errors import DatabaseError, MonitorError, describe_fault
+from monitor.model.notifications import Message
 from monitor.model.ports import Clock, Receiver
 from monitor.model.runs import PullProgress
 from monitor.pipeline.delivery import OutboxSender
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     Wiring,
@@ -252,7 +255,7 @@ class Daemon:
         site = Site(
             store=self.store,
             clock=self._clock,
-            latest=self._jobs.latest.published,
+            latest=lambda: self._jobs.latest.all or (),
             comparisons=lambda: self._wiring.comparisons,
             state=self._state,
             titles=TitleCache(self._wiring_in_force),
@@ -260,7 +263,7 @@ class Daemon:
             receivers=lambda: self._wiring.receiver_names,
             progress=self._progress,
             policy=lambda: self._wiring.policy,
-            message_text=lambda message: self._wiring.message_text(message),  # noqa: PLW0108 - as above
+            message_text=self._message_text,
             judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
             find_user=lambda user_id: self._wiring.find_user(user_id),  # noqa: PLW0108 - as above
             prefix=urlsplit(self.settings.external_url or "").path.rstrip("/"),
@@ -271,6 +274,9 @@ class Daemon:
             health=self,
             reload=self.reload,
         )
+
+    def _message_text(self, message: Message) -> str:
+        return plain_text(content_of(message, self.settings.external_url))
 
     def _state(self) -> DaemonState:
         """Return the state that every page shows."""

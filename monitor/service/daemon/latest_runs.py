@@ -41,10 +41,6 @@ class LatestRuns:
             return None
         return self.of_all(self._names)
 
-    def published(self) -> tuple[LatestRun, ...]:
-        """Return the newest run of each comparison. Empty before the first read."""
-        return self.all or ()
-
     def of(self, name: str) -> LatestRun | None:
         """Return the newest run of one comparison, from memory."""
         _, latest = self._cached.get(name, (0, None))
