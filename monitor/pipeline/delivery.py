@@ -485,11 +485,9 @@ def deliver_all(
 ) -> None:
     """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` seconds are over.
 
-    The senders have the same clock and outbox. The last attempt may end later, but it takes no
-    longer than the receiver's timeout.
+    There is at least one sender. All senders have the same clock and outbox. The last attempt may
+    end later, but it takes no longer than the receiver's timeout.
     """
-    if not senders:
-        return
     clock = senders[0].clock
     outbox = senders[0].outbox
     receivers = {sender.receiver.name for sender in senders}
