@@ -38,7 +38,7 @@ JUST_AFTER = timedelta(microseconds=1)
 LEAST_CHURN = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
-"""An arm stands still if its share of replaced items is at most this part of the other arm's share.
+"""An arm is at a standstill if its share of replaced items is at most this part of the other arm's share.
 
 While an alert on standstill is firing, the limit is twice as high.
 """
