@@ -41,6 +41,7 @@ from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import between_excess, count_lists
 from monitor.statistics.unpaired.exposure import find_moved_items
+from monitor.texts.explanations import join_sentences, write_unchanged
 from monitor.texts.unpaired import write_unpaired
 
 RBO_PERSISTENCE = 0.9
@@ -137,6 +138,9 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
         fault = find_fault_since_test(users)
         since = None
     explanation = _make_explanation(series, gaps, fault, users, results)
+    if since is None and scene is not None and scene.are_lists_unchanged:
+        sentences = (write_unchanged(memory.former_slot), explanation.sentence)
+        explanation = replace(explanation, sentence=join_sentences(sentences))
     if fault is not None and since is not None and former is not None:
         explanation = _compare_with_run(explanation, fault.finding, users, former, since)
     return _make_split(users, metric, scene), explanation

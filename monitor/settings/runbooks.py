@@ -5,8 +5,8 @@ from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 RUNBOOKS = frozenset({
     "ArmsDiffered", "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
     "BaselineFailedLists", "BaselineFrozen", "BaselineMissingLists", "BaselineSharedList",
-    "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "CandidateFrozen",
-    "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists", "FarGapRise",
+    "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "BothFrozen",
+    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists", "FarGapRise",
     "FirstItemDiffers", "IdenticalLists", "InterleavedLists", "MissingLists", "NoData",
     "NoiseExcess", "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SelfGapDrop",
     "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend", "ShiftedLists", "ShortLists",

@@ -1,9 +1,11 @@
 """Replay over real lists: the default rules fire on the first bad day, and never for a healthy candidate."""
 
+import shutil
+
 import pytest
 
 from commands import of_all
-from drift_lists import compare, run_cli, source, write_config
+from drift_lists import arm_folder, compare, run_cli, source, write_config
 from tables import cells
 
 pytestmark = pytest.mark.slow
@@ -70,3 +72,30 @@ def test_nothing_fires_for_a_healthy_candidate(tmp_path):
     assert not fired
     assert has_floor == {True}
     assert told["finding"] is None
+
+
+def test_one_message_says_that_neither_arm_changes_and_ends_with_new_lists(tmp_path):
+    """On three days, the job that publishes the lists of both arms leaves those of 9 January."""
+    arms = {
+        arm: str(shutil.copytree(arm_folder(arm), tmp_path / arm)) for arm in ("again", "baseline")
+    }
+    for folder in arms.values():
+        for day in (10, 11, 12):
+            shutil.copy(f"{folder}/2024-01-09.parquet", f"{folder}/2024-01-{day}.parquet")
+    lists = compare("again", MEASURED, candidate=arms["again"], baseline=arms["baseline"])
+    config = str(write_config(tmp_path, lists))
+    run_cli(
+        "replay", "--config", config, "--since", "2024-01-01", "--until", "2024-01-13", "--json"
+    )
+    start, end = run_cli("alerts", "--config", config, "--json")
+    assert (start["slot"][:10], start["alert"], start["to_state"]) == (
+        "2024-01-12",
+        "BothFrozen",
+        "firing",
+    )
+    assert start["reason"].startswith("neither arm's lists have changed in 3 runs, more than the 2")
+    assert (end["slot"][:10], end["alert"], end["to_state"]) == (
+        "2024-01-13",
+        "BothFrozen",
+        "quiet",
+    )

@@ -268,7 +268,13 @@ def _write_situation(
         if earliest.is_stale_start:
             lines = [write_stale_since(earliest.since)]
         if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
-            lines = [write_frozen_since(earliest.since, round(earliest.value))]
+            lines = [
+                write_frozen_since(
+                    earliest.since,
+                    round(earliest.value),
+                    is_about_both_arms=earliest.is_about_both_arms,
+                )
+            ]
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and impact is not None and not impact.is_urgent
@@ -427,6 +433,8 @@ def _write_figures(change: Transition) -> list[tuple[str, str]]:
             users = (f"users below {floor:.15g}", f"{below:,} of {change.users:,}")
     if change.kind is RuleKind.STANDSTILL:
         measured = f"changes that the {change.statistic} missed"
+    if change.is_about_both_arms:
+        measured = "runs in which neither arm changed"
     value = format_value(change.value, change.threshold)
     threshold = format_value(change.threshold, float(value))
     if change.interval is not None:
