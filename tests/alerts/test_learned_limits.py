@@ -166,19 +166,22 @@ FROZEN_RULES = {
     alert: StandstillRule(alert=alert, arm=arm)
     for alert, arm in {"candidate": Arm.CANDIDATE, "baseline": Arm.BASELINE, "both": None}.items()
 }
-# The share of items that each arm replaced, or None without lists of an earlier run.
 MOVES = {
-    "u": (None, None),
-    "t": (0.25, 0.25),
-    "s": (0.25, 0.0),
-    "0": (0.0, 0.0),
-    "c": (0.0, 0.25),
-    "p": (0.25, 0.024),
-    "q": (0.25, 0.03),
-    "n": (0.0199, 0.0199),
-    "m": (0.0, 0.02),
-    "w": (0.012, 0.012),
+    move: churn
+    for move, *churn in cells("""
+t  0.25  0.25
+s  0.25  0
+0  0     0
+c  0     0.25
+p  0.25  0.024
+q  0.25  0.03
+n  0.0199  0.0199
+m  0     0.02
+w  0.012  0.012
+x  0     0
+""")
 }
+"""The share of items that each arm replaced. In other runs there are no lists to compare with."""
 STATUSES = {"f": RunStatus.FAILED, "i": RunStatus.INSUFFICIENT}
 
 
@@ -194,8 +197,8 @@ def play(moves, *rules, every=DAY):
         judged = rules[:1] if move == "x" else rules
         rejudging.comparison = comparison(rules=judged, holidays=holidays)
         scores = [
-            arm_score(arm=arm, metric="self_churn", value=value, n=700)
-            for arm, value in zip(Arm, MOVES.get(move, (0.0, 0.0)), strict=True)
+            arm_score(arm=arm, metric="self_churn", value=float(value), n=700)
+            for arm, value in zip(Arm, MOVES.get(move, ()), strict=False)
         ]
         status = STATUSES.get(move, RunStatus.OK)
         run = published.record(SLOT + number * every, status=status, arm_scores=scores)
@@ -205,39 +208,39 @@ def play(moves, *rules, every=DAY):
 
 FIRED = """
 # A candidate that misses three trainings of the baseline, and an arm of which a tenth is trained.
-utttssss        1d  0 0 7 None   candidate 6
-tt pppq*4 t     1d  0 0 19 2     candidate 4, end 18
+utttssss        24  0 0 7 None   candidate 6
+tt pppq*4 t     24  0 0 19 2     candidate 4, end 18
 # The candidate is trained some hours after the baseline.
-s0c0*20         1d  1 1 40 4     -
+s0c0*20         24  1 1 40 4     -
 # It is trained weekly, seen twice; then more than the 2 + 9 of its weeks.
-tssssss*6       1d  0 0 42 2     -
-tssssss*6 s*6   1d  0 0 48 2     candidate 47
+tssssss*6       24  0 0 42 2     -
+tssssss*6 s*6   24  0 0 48 2     candidate 47
 # A standstill that fired is not learned.
-tt s*20 tt s*4  1d  0 0 28 2     candidate 4, end 22, candidate 26
-u t*9 000 t     1d  0 0 10 2     both 12, end 13
+tt s*20 tt s*4  24  0 0 28 2     candidate 4, end 22, candidate 26
+u t*9 000 t     24  0 0 10 2     both 12, end 13
 # Neither arm is trained. This is judged after eight days.
-tt 0*50         1d  47 0 2 2     both 8
+tt 0*50         24  47 0 2 2     both 8
 # Two runs without a training are normal, and then five are.
-t*9 00 t 0*5    1d  5 2 10 5     -
-t*9 00 t 0*6 c  1d  0 2 11 5     both 17, end 18
+t*9 00 t 0*5    24  5 2 10 5     -
+t*9 00 t 0*6 c  24  0 2 11 5     both 17, end 18
 # Weekends without trainings, and hourly runs with a daily training.
-ttttt00*2 ttttt 0*6             1d  6 2 15 5    both 24
-t00000000000000000000000*9 0*15  1h  38 23 9 37  both 230
+ttttt00*2 ttttt 0*6             24  6 2 15 5    both 24
+t00000000000000000000000*9 0*15  1   38 23 9 37  both 230
 # One arm changes, and then it stays the same.
-t*9 00s00c00 s*5  1d  0 2 16 5   candidate 21
+t*9 00s00c00 s*5  24  0 2 16 5   candidate 21
 # Runs fail, have no lists of an earlier run, or have no such rule.
-t*9 00ff0       1d  3 0 9 2      both 13
-t*9 00uu0       1d  3 0 9 2      both 13
-t*9 00x000      1d  3 0 0 None   -
+t*9 00ff0       24  3 0 9 2      both 13
+t*9 00uu0       24  3 0 9 2      both 13
+t*9 00x000      24  3 0 0 None   -
 # At least 2 % of the items is a change.
-t*9 nnnm        1d  0 0 10 2     both 11, end 12
+t*9 nnnm        24  0 0 10 2     both 11, end 12
 # Arms that always change a little do not stand still.
-m*9 w*9 000     1d  3 0 9 2      both 20
+m*9 w*9 000     24  3 0 9 2      both 20
 # The days 40 to 42 are a holiday.
-t*39 0*6        1d  3 0 39 2     both 44
-t*37 0*4 t      1d  0 0 38 2     both 39, end 41
+t*39 0*6        24  3 0 39 2     both 44
+t*37 0*4 t      24  0 0 38 2     both 39, end 41
 """
-"""What the arms do run after run, and the time between two runs.
+"""What the arms do run after run, and the hours between two runs.
 
 Then what the rule on both arms counted in the end: runs without a change, the longest standstill, changes and the limit. Then
 the numbers of the runs in which an alert fires or ends.
@@ -245,12 +248,10 @@ the numbers of the runs in which an alert fires or ends.
 
 
 def test_a_standstill_fires_once_when_it_is_longer_than_usual_and_ends_with_the_next_change():
-    for moves, every, counts, events in cells(FIRED):
+    for moves, hours, counts, events in cells(FIRED):
         words = [word.partition("*") for word in moves.split()]
         runs = "".join(word * int(times or 1) for word, _, times in words)
-        rejudging, changes = play(
-            runs, *FROZEN_RULES.values(), every=DAY if every == "1d" else HOUR
-        )
+        rejudging, changes = play(runs, *FROZEN_RULES.values(), every=int(hours) * HOUR)
         last = rejudging.past["0" * 64][-1].standstills["both"]
         assert f"{last.missed} {last.longest} {last.changes} {last.limit}" == counts
         told = [

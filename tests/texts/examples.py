@@ -272,9 +272,6 @@ MEAN = rule(metric="rbo(p=0.9)")
 FIXED = FixedLimit(direction=Direction.BELOW, value=0.6, resolve_at=0.65)
 EXPECTED = expectation(expected=0.53, limit=0.41, evidence=900.0, evidence_limit=360.0)
 FROZEN = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE, changes=1)
-BOTH_FROZEN = Standstill(
-    alert="BothFrozen", arm=None, changes=3, first_change=SLOT, slot=SLOT + DAY
-)
 MODELS = {Arm.CANDIDATE: ArmModel(now="v12", before="v11", since=SLOT)}
 MIXED = ArmModel(now="v7", users={"v7": 600, "v6": 100})
 RUN = published.run(
@@ -538,11 +535,9 @@ EXAMPLES: Any = {
         partial(write_standstill, replace(FROZEN, missed=4), 3),
         partial(write_standstill, replace(FROZEN, missed=2), 3),
         partial(write_standstill, FROZEN, 3),
-        partial(write_standstill, replace(BOTH_FROZEN, missed=4), 3),
-        partial(write_standstill, BOTH_FROZEN, 3),
+        partial(write_standstill, replace(FROZEN, arm=None), 3),
         partial(write_churn, Arm.CANDIDATE, 0.001, 0.3),
         partial(write_unlearned, FROZEN),
-        partial(write_unlearned, BOTH_FROZEN),
         partial(write_too_few, 12, 30),
     ],
     "Verdicts of the gate": [
