@@ -219,7 +219,8 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
     The runbook of such an alert is about the fault. That of a drop only lists usual faults.
     """
     if change.kind is RuleKind.STANDSTILL:
-        is_of_arms = set(frozen_arms(change.statistic)) <= set(finding.arms)
+        arms = frozen_arms(change.statistic)
+        is_of_arms = bool(arms) and set(arms) <= set(finding.arms)
         return finding.kind is FaultKind.STALE and is_of_arms
     if change.kind is not RuleKind.COVERAGE:
         return False
