@@ -17,7 +17,7 @@ from monitor.model.errors import ConfigError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity
+from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity, frozen_arms
 from monitor.model.statistics import ABOUT_ORDER, NO_LIST, CoverageShare
 from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
@@ -235,7 +235,9 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
     The runbook of such an alert is about the fault. That of a drop only lists usual faults.
     """
     if change.kind is RuleKind.STANDSTILL:
-        return finding.kind is FaultKind.STALE and change.statistic in finding.arms
+        arms = frozen_arms(change.statistic)
+        is_of_arms = bool(arms) and set(arms) <= set(finding.arms)
+        return finding.kind is FaultKind.STALE and is_of_arms
     if change.kind is not RuleKind.COVERAGE:
         return False
     try:

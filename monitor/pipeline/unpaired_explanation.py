@@ -41,6 +41,7 @@ from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import between_excess, count_lists
 from monitor.statistics.unpaired.exposure import find_moved_items
+from monitor.texts.explanations import join_sentences, write_unchanged
 from monitor.texts.unpaired import write_unpaired
 
 RBO_PERSISTENCE = 0.9
@@ -137,6 +138,9 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
     since = memory.former_slot
     if fault is not None and fault is fault_since_run and since and former:
         explanation = _compare_with_run(explanation, fault.finding, users, former, since)
+    elif scene is not None and scene.are_lists_unchanged:
+        sentences = (write_unchanged(since), explanation.sentence)
+        explanation = replace(explanation, sentence=join_sentences(sentences))
     return _make_split(users, metric, scene), explanation
 
 

@@ -29,21 +29,8 @@ from servers.daemon import find_address
 
 WARM_ROUNDS = 2
 COLUMNS = (
-    "comparisons",
-    "slots",
-    "ran",
-    "users/min",
-    "lag p50 s",
-    "lag p99 s",
-    "CPU ms/run",
-    "aiohttp ms",
-    "ratio",
-    "CPU %",
-    "RSS MB",
-    "scrape s",
-    "longest",
-    "page MB",
-    "gzip kB",
+    "comparisons|slots|ran|users/min|lag p50 s|lag p99 s|CPU ms/run|aiohttp ms|ratio|CPU %|RSS MB|"
+    "scrape s|longest|page MB|gzip kB"
 )
 COMPARISON = """
   - name: {name}
@@ -143,7 +130,9 @@ def main(arguments):
                 with serving(plan, folder, address) as (daemon, url):
                     alone_ms = _measure_requests_alone(address, plan.users)
                     rows.append((one, *_watched(plan, daemon, url, folder / "many.db", alone_ms)))
-    show(f"{options.users} users, every {options.every} s, {options.root}", COLUMNS, rows)
+    show(
+        f"{options.users} users, every {options.every} s, {options.root}", COLUMNS.split("|"), rows
+    )
 
 
 @contextmanager

@@ -303,7 +303,9 @@ def _write_since(firing: Sequence[Transition]) -> str:
     """Write since when alerts fire, and what the earliest of them reports."""
     earliest = min(firing, key=lambda start: start.since)
     if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
-        return write_frozen_since(earliest.since, round(earliest.value))
+        missed = round(earliest.value)
+        both = earliest.is_about_both_arms
+        return write_frozen_since(earliest.since, missed, is_about_both_arms=both)
     if earliest.is_stale_start:
         return write_stale_since(earliest.since)
     return write_firing(_segments_in(firing), earliest.since)
@@ -442,6 +444,8 @@ def _write_figures(change: Transition) -> list[tuple[str, str]]:
             users = (f"users below {floor:.15g}", f"{below:,} of {change.users:,}")
     if change.kind is RuleKind.STANDSTILL:
         measured = f"changes that the {change.statistic} missed"
+    if change.is_about_both_arms:
+        measured = "runs in which neither arm changed"
     value = format_value(change.value, change.threshold)
     threshold = format_value(change.threshold, float(value))
     if change.interval is not None:

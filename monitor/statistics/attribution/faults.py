@@ -52,9 +52,6 @@ _ALIKE = 6
 # A few shifted lists are not reported if at least this multiple of them changed their order. In
 # `incidents` the ratio is at least 5.7 if lists were shuffled, and at most 1 otherwise.
 _MANY_MORE = 3
-# An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
-# because a few users always get new lists.
-_UNCHANGED = 0.99
 # If at least this share of the users seems to be affected, we assume that all of them are.
 _NEARLY_ALL = 0.8
 # If at least this share of the healthy lists would become outliers when reversed, we assume that
@@ -561,8 +558,7 @@ def _is_other_unchanged(
     other = finding.arms[0].other
     if scene.changes is None or len(finding.arms) > 1 or other in arms_with_hypothesis:
         return None
-    is_same = scene.changes.lists[other].is_same
-    if is_same[scene.changes.is_known].mean() >= _UNCHANGED:
+    if scene.changes.is_arm_unchanged(other):
         return True
     if other not in scene.usual_histograms:
         return None
