@@ -1,7 +1,7 @@
 """Databases of DuckDB that tests use one after another.
 
-These are the tests of the first ring, and those with the marker ``shared_databases``. Making and
-closing a database takes longer than most tests. A database that was used before may read any file.
+These are the tests of the first ring, and those with the marker ``slow``. Making and closing
+a database takes longer than most tests. A database that was used before may read any file.
 Tests that are about this have databases of their own.
 """
 

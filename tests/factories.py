@@ -11,7 +11,16 @@ import pandas as pd
 from monitor.alerts.rule_evaluation import evaluate_rules
 from monitor.model.alerts import AlertState, Expectation, Outcome, State, Transition
 from monitor.model.memory import Memory
-from monitor.model.rankings import Arm, CoverageReason, CoverageRow, Panel, Pull, RankingTable
+from monitor.model.rankings import (
+    Arm,
+    CoverageReason,
+    CoverageRow,
+    ItemWeights,
+    Panel,
+    Pull,
+    RankingTable,
+    RelevanceTable,
+)
 from monitor.model.rules import (
     Comparison,
     CoverageRule,
@@ -171,6 +180,24 @@ def rankings(lists):
     )
     offsets = np.cumsum([0, *map(len, lists.values())], dtype=np.int64)
     return RankingTable(users=pd.Index(list(lists), dtype="str"), offsets=offsets, items=flat)
+
+
+def weights(known):
+    """The weights of these items."""
+    values = np.array(list(known.values()), dtype=np.float64)
+    return ItemWeights(items=rankings({"": list(known)}).items, weights=values)
+
+
+def relevance(known):
+    """The grades of each user's items."""
+    table = rankings({user: list(grades) for user, grades in known.items()})
+    values = [grade for grades in known.values() for grade in grades.values()]
+    return RelevanceTable(
+        users=table.users,
+        offsets=table.offsets,
+        items=table.items,
+        grades=np.array(values, dtype=np.float64),
+    )
 
 
 def pull(lists, failures=None):

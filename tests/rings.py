@@ -1,8 +1,8 @@
 """The two rings of tests.
 
 The first ring needs Python and make only: ``make test``. The second ring holds the tests with the
-marker ``integration`` or ``shared_databases``. They need servers, a browser, Spark, an environment
-of their own, or they kill processes: ``make test-all`` runs both rings."""
+marker ``integration`` or ``slow``. They need servers, a browser, Spark, an environment of their
+own, they kill processes, or they take long: ``make test-all`` runs both rings."""
 
 import pytest
 
@@ -16,12 +16,11 @@ _running = []
 
 
 def pytest_itemcollected(item):
-    """Mark what needs a server by its fixtures or parameters, and what shares databases."""
+    """Mark what needs a server by its fixtures or parameters, and what takes long."""
     fixtures = set(getattr(item, "fixturenames", ()))
     callspec = getattr(item, "callspec", None)
     words = set(callspec.id.split("-")) if callspec else set()
-    shares = item.get_closest_marker("shared_databases")
-    if shares or fixtures & SERVER_FIXTURES or words & SERVER_CASES:
+    if item.get_closest_marker("slow") or fixtures & SERVER_FIXTURES or words & SERVER_CASES:
         item.add_marker(pytest.mark.integration)
 
 
@@ -42,7 +41,7 @@ def is_first_ring():
 
 def shares_databases():
     """True while a test runs that may use a database of DuckDB again: see `databases`."""
-    return is_first_ring() or any(item.get_closest_marker("shared_databases") for item in _running)
+    return is_first_ring() or any(item.get_closest_marker("slow") for item in _running)
 
 
 def pytest_deselected(items):
@@ -72,5 +71,5 @@ def pytest_terminal_summary(terminalreporter):
     left_out = terminalreporter.config.stash.get(_DESELECTED, 0)
     if left_out:
         terminalreporter.write_line(
-            f"{left_out:,} tests of the second ring did not run. They need servers: make test-all"
+            f"{left_out:,} tests of the second ring did not run. They need servers or take long: make test-all"
         )

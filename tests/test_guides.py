@@ -48,7 +48,7 @@ def played_guides():
         kinds = {block.kind for block in guides.blocks(path)}
         if kinds & {"console", "sql"}:
             is_slow = path.stem != "two-files"
-            marks = [pytest.mark.shared_databases] if is_slow else []
+            marks = [pytest.mark.slow] if is_slow else []
             yield pytest.param(path, id=path.stem, marks=marks)
 
 

@@ -38,9 +38,11 @@ JUST_AFTER = timedelta(microseconds=1)
 LEAST_CHURN = 0.02
 """An arm's lists count as changed if at least this share of their items was replaced."""
 STILL = 0.1
-"""An arm stands still if its share of replaced items is at most this part of the other arm's share.
+"""An arm is at a standstill if its share of replaced items is at most this part of the other arm's share.
 
-While an alert on standstill is firing, the limit is twice as high.
+While an alert on standstill is firing, the limit is twice as high. Both arms stand still if each
+arm's share is at most this part of the newest change. So arms that always change a little do not
+stand still.
 """
 
 
@@ -212,11 +214,11 @@ def _judge_wait(
 
 def count_standstills(
     comparison: Comparison,
-    scores: Sequence[ArmScore],
+    measured: MeasuredRun,
     past: Sequence[PastRun],
 ) -> tuple[Standstill, ...]:
     """Count this run for each rule with ``frozen``, and return the counts in the rules' order."""
-    churn = {arm: score.value or 0.0 for arm, score in _find_churn(scores).items()}
+    churn = {arm: score.value or 0.0 for arm, score in _find_churn(measured.arm_scores).items()}
     counts: Mapping[str, Standstill] = {}
     states: Mapping[tuple[str, str], State] = {}
     if past:
@@ -228,46 +230,71 @@ def count_standstills(
             continue
         before = counts.get(rule.alert)
         if before is None or before.arm is not rule.arm:
-            # The rule is new, or it judged the other arm before.
+            # The rule is new, or it judged another arm before.
             before = Standstill(alert=rule.alert, arm=rule.arm)
-        was_firing = states.get((rule.alert, ALL)) is State.FIRING
-        counted.append(_count_changes(before, churn, was_firing=was_firing))
+        # Without lists of the last run, the changes of the arms are not known.
+        if len(churn) == len(Arm):
+            was_firing = states.get((rule.alert, ALL)) is State.FIRING
+            before = _count_changes(
+                replace(before, slot=measured.slot),
+                churn,
+                was_firing=was_firing,
+                is_holiday=comparison.judging.is_holiday(measured.slot),
+            )
+        counted.append(before)
     return tuple(counted)
 
 
 def _count_changes(
-    before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool
+    before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool, is_holiday: bool = False
 ) -> Standstill:
     """Return the counts with this run. ``churn`` is the share of each arm's items that changed."""
-    # Without lists of the last run, the changes of the arms are not known.
-    if len(churn) < len(Arm):
+    if before.arm is None:
+        largest = max(churn.values())
+        has_changed = largest >= LEAST_CHURN
+        # On a holiday, possibly nobody trains a model.
+        is_still = largest <= STILL * before.churn and not (has_changed or is_holiday)
+    else:
+        is_still = _stands_still(churn, before.arm, was_firing=was_firing)
+        has_changed = churn[before.arm] >= LEAST_CHURN
+    if is_still:
+        return replace(before, missed=before.missed + 1)
+    # The arm did not change, but this is no standstill, because the other arm did not change enough,
+    # or the arms changed a little.
+    if not has_changed:
         return before
-    churn_of_arm = churn[before.arm]
-    churn_of_other = churn[before.arm.other]
-    still = STILL * churn_of_other
+    # A standstill that fired was not normal, so its length is not learned.
+    longest = before.longest if was_firing else max(before.longest, before.missed)
+    return replace(
+        before,
+        missed=0,
+        longest=longest,
+        changes=before.changes + 1,
+        churn=max(churn.values()),
+        first_change=before.first_change or before.slot,
+    )
+
+
+def _stands_still(churn: Mapping[Arm, float], arm: Arm, *, was_firing: bool) -> bool:
+    """Return whether the arm hardly changed in a run in which the other arm changed."""
+    still = STILL * churn[arm.other]
     if was_firing:
         # Otherwise the alert would start and end repeatedly if the arm's churn is about a tenth of
         # the other arm's churn.
         still *= 2
-    if churn_of_other >= LEAST_CHURN and churn_of_arm <= still:
-        return replace(before, missed=before.missed + 1)
-    # The arm did not change, and the other arm did not change enough for a standstill.
-    if churn_of_arm < LEAST_CHURN:
-        return before
-    # A standstill that fired was not normal, so its length is not learned.
-    longest = before.longest if was_firing else max(before.longest, before.missed)
-    return replace(before, missed=0, longest=longest, changes=before.changes + 1)
+    return churn[arm.other] >= LEAST_CHURN and churn[arm] <= still
 
 
 def judge_standstill(
     rule: StandstillRule, measured: MeasuredRun, standstill: Standstill | None
 ) -> Verdict:
-    """Judge whether the arm's lists stopped changing.
+    """Judge whether the arm's lists, or the lists of both arms, stopped changing.
 
-    The value is the number of times that the other arm changed since this arm's last change.
+    The value is the number of times that the other arm changed since this arm's last change. For
+    both arms, it is the number of runs since the last change of either arm.
 
     - ``breach``: the value exceeds the learned limit. The verdict is recovered after the arm's next
-      change.
+      change, or after the next change of either arm.
     - ``no_data``: the lists of this run cannot be compared with those of the last run.
     - ``too_few``: too few users were compared, or the rule is still learning.
     """
@@ -275,21 +302,23 @@ def judge_standstill(
     if unjudged is not None:
         return unjudged
     churn = _find_churn(measured.arm_scores)
-    if rule.arm not in churn or rule.arm.other not in churn or standstill is None:
+    if len(churn) < len(Arm) or standstill is None:
         return verdict_without_value(
             Outcome.NO_DATA, "there are no lists of an earlier run to compare with"
         )
-    users = churn[rule.arm].n
+    counts = [score.n for arm, score in churn.items() if rule.arm in (arm, None)]
+    users = min(counts)
     if users < rule.min_users:
         return verdict_without_value(Outcome.TOO_FEW, write_too_few(users, rule.min_users), users)
-    # Only after two changes is the usual time between changes known.
+    if measured.unpaired is not None:
+        users = sum(counts)  # each arm has its own users
+    # Before that, the usual time between changes is not known.
     if standstill.limit is None:
         reason = write_unlearned(standstill)
         return verdict_without_value(Outcome.TOO_FEW, reason, users, is_learning=True)
     headline = write_standstill(standstill, standstill.limit)
-    churn_of_arm = churn[rule.arm].value or 0.0
-    churn_of_other = churn[rule.arm.other].value or 0.0
-    replaced = write_churn(standstill, churn_of_arm, churn_of_other)
+    first = rule.arm or Arm.BASELINE
+    replaced = write_churn(first, churn[first].value or 0.0, churn[first.other].value or 0.0)
     return Verdict(
         outcome=Outcome.BREACH if standstill.missed > standstill.limit else Outcome.OK,
         reason=f"{headline}; {replaced}",

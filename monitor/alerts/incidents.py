@@ -17,7 +17,7 @@ from monitor.model.errors import ConfigError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
-from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity
+from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity, frozen_arms
 from monitor.model.statistics import ABOUT_ORDER, NO_LIST, CoverageShare
 from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
@@ -43,6 +43,15 @@ class Symptom(StrEnum):
     OTHER_LIST = "users get another list"
     CONDITION = "drift cannot be judged"
     OUTAGE = "no run succeeds"
+
+
+# The alerts that start in one run are assigned in these groups, one after the other. Alerts of a
+# later group can join the incident of an earlier group.
+_ASSIGNED_TOGETHER = (
+    (Symptom.OTHER_LIST, Symptom.CONDITION),
+    (Symptom.NO_LIST,),
+    (Symptom.OUTAGE,),
+)
 
 
 def find_symptom(kind: RuleKind, statistic: str) -> Symptom:
@@ -82,37 +91,10 @@ def assign_incidents(
         rule.alert: find_symptom(rule.kind, str(rule.subject.statistic)) for rule in judging.rules
     }
     transitions = _count_users_of_conditions(transitions, states, before, symptoms)
-    lasting = {state.dedup_key: state for state in before if state.state is State.FIRING}
-    incidents = {key: state.incident for key, state in lasting.items()}
-    members: dict[str | None, list[AlertState]] = defaultdict(list)
-    for state in lasting.values():
-        members[state.incident].append(state)
-    # The alerts that start in one run are assigned in three groups. Alerts of a later group can
-    # join the incident of an earlier group.
-    for group in (
-        (Symptom.OTHER_LIST, Symptom.CONDITION),
-        (Symptom.NO_LIST,),
-        (Symptom.OUTAGE,),
-    ):
-        starts = [
-            change for change in transitions if change.is_start and symptoms[change.alert] in group
-        ]
-        if not starts:
-            continue
-        firing: list[AlertState] = []
-        for incident in members.values():
-            if _may_join(starts, incident, symptoms):
-                firing += incident
-        slot = starts[0].slot
-        name = _find_open(firing, slot, judging.group_for)
-        name = name or stable_key(slot, str(starts[0].dedup_key))
-        keys = {start.dedup_key for start in starts}
-        incidents |= dict.fromkeys(keys, name)
-        members[name] += [
-            replace(state, incident=name) for state in states if state.dedup_key in keys
-        ]
-    acknowledged_by = {key: state.acknowledged_by for key, state in lasting.items()}
-    states = [
+    firing_before = [state for state in before if state.state is State.FIRING]
+    incidents = _find_incidents(states, transitions, firing_before, symptoms, judging.group_for)
+    acknowledged_by = {state.dedup_key: state.acknowledged_by for state in firing_before}
+    new_states = [
         replace(
             state,
             incident=incidents.get(state.dedup_key),
@@ -120,27 +102,61 @@ def assign_incidents(
         )
         for state in states
     ]
-    transitions = [
+    new_transitions = [
         replace(change, incident=incidents.get(change.dedup_key)) for change in transitions
     ]
-    return tuple(states), tuple(transitions)
+    return tuple(new_states), tuple(new_transitions)
+
+
+def _find_incidents(
+    states: Sequence[AlertState],
+    transitions: Sequence[Transition],
+    firing_before: Sequence[AlertState],
+    symptoms: Mapping[str, Symptom],
+    group_for: timedelta,
+) -> dict[str | None, str | None]:
+    """Find the incident of each alert that starts or still fires, by dedup key."""
+    incidents: dict[str | None, str | None] = {}
+    alerts_of: dict[str | None, list[AlertState]] = defaultdict(list)
+    for state in firing_before:
+        incidents[state.dedup_key] = state.incident
+        alerts_of[state.incident].append(state)
+    for group in _ASSIGNED_TOGETHER:
+        starts = [
+            change for change in transitions if change.is_start and symptoms[change.alert] in group
+        ]
+        if not starts:
+            continue
+        joinable: list[AlertState] = []
+        for alerts in alerts_of.values():
+            if _may_join(starts, alerts, symptoms):
+                joinable += alerts
+        slot = starts[0].slot
+        incident = _find_open(joinable, slot, group_for)
+        incident = incident or stable_key(slot, str(starts[0].dedup_key))
+        new_keys = {start.dedup_key for start in starts}
+        incidents |= dict.fromkeys(new_keys, incident)
+        alerts_of[incident] += [
+            replace(state, incident=incident) for state in states if state.dedup_key in new_keys
+        ]
+    return incidents
 
 
 def _may_join(
     starts: Sequence[Transition],
-    incident: Sequence[AlertState],
+    alerts: Sequence[AlertState],
     symptoms: Mapping[str, Symptom],
 ) -> bool:
-    """Return whether these starting alerts may join an incident with these states."""
+    """Return whether these starting alerts may join an incident with these ``alerts``."""
     symptom = symptoms[starts[0].alert]
     # The symptom is None if the rule of a firing alert was removed.
-    of_incident = {symptoms.get(state.alert) for state in incident}
+    of_incident = {symptoms.get(state.alert) for state in alerts}
     if symptom is not Symptom.OUTAGE:
         return symptom is Symptom.NO_LIST or Symptom.OUTAGE not in of_incident
     since = min(start.since for start in starts)
     return Symptom.NO_LIST in of_incident or all(
         symptoms.get(state.alert) in (Symptom.CONDITION, Symptom.OUTAGE) or state.since >= since
-        for state in incident
+        for state in alerts
     )
 
 
@@ -186,9 +202,9 @@ def _find_open(firing: Collection[AlertState], slot: datetime, group_for: timede
         if state.incident:
             starts[state.incident].append(state.since)
     open_incidents = []
-    for name, began in starts.items():
+    for incident, began in starts.items():
         if slot - min(began) <= MOST_PERIODS * group_for:
-            open_incidents.append((max(began), name))
+            open_incidents.append((max(began), incident))
     if not open_incidents:
         return None
     # Several incidents may be firing, because an incident can last longer than alerts may join it.
@@ -219,7 +235,9 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
     The runbook of such an alert is about the fault. That of a drop only lists usual faults.
     """
     if change.kind is RuleKind.STANDSTILL:
-        return finding.kind is FaultKind.STALE and change.statistic in finding.arms
+        arms = frozen_arms(change.statistic)
+        is_of_arms = bool(arms) and set(arms) <= set(finding.arms)
+        return finding.kind is FaultKind.STALE and is_of_arms
     if change.kind is not RuleKind.COVERAGE:
         return False
     try:

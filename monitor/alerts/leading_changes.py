@@ -11,7 +11,12 @@ from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import GAPS, parse_derived
 from monitor.model.urgency import Impact
-from monitor.texts.actions import write_condition_step, write_first_step, write_gap_step
+from monitor.texts.actions import (
+    BOTH_FROZEN_STEP,
+    write_condition_step,
+    write_first_step,
+    write_gap_step,
+)
 from monitor.texts.explanations import has_duplicates
 
 
@@ -75,10 +80,13 @@ def find_first_step(lead: Transition, impact: Impact | None, finding: Finding | 
     """Write what to do first about the fault that begins. None if no fault is known."""
     if not lead.is_start:
         return None
+    step = None
     if lead.kind is RuleKind.CONDITION:
         step = write_condition_step(lead.statistic)
-        if step is not None:
-            return step
+    elif lead.is_about_both_arms:
+        step = BOTH_FROZEN_STEP
+    if step is not None:
+        return step
     if finding is not None:
         return write_first_step(finding.kind, finding.arms, has_duplicates=has_duplicates(finding))
     if parse_derived(lead.metric).derived in GAPS:

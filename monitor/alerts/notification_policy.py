@@ -283,17 +283,16 @@ class Dispatch:
         fallback receives them if the other receiver rejected them. `compose_messages` decides which
         starts wake people up and which are updates.
         """
+        delivered: set[str | None] = {*self.snapshot.delivered}
         # If a start may have arrived, its end must be sent. Otherwise the receiver keeps the alert
         # open.
-        arrived = set()
         for delivery in deliveries:
             if delivery.transition.is_start and delivery.may_be_known:
-                arrived.add(delivery.transition.dedup_key)
-        delivered: set[str | None] = {*self.snapshot.delivered, *arrived}
+                delivered.add(delivery.transition.dedup_key)
         decisions = []
         # An end waits for the other alerts of its incident, so starts are decided first.
         for delivery in sorted(deliveries, key=attrgetter("transition.is_end")):
-            decision = self._decide(delivery, frozenset(delivered))
+            decision = self._decide(delivery, delivered)
             if decision.status is _TO_SEND:
                 delivered.add(delivery.transition.dedup_key)
             decisions.append(decision)

@@ -174,8 +174,10 @@ def evaluate_rules(
         measured=measured,
         figures=Figures.of(measured.summaries, rows, measured.arm_scores),
         thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
-        expectations={(each.alert, each.segment): each for each in expectations},
-        standstills={each.alert: each for each in standstills},
+        expectations={
+            (expectation.alert, expectation.segment): expectation for expectation in expectations
+        },
+        standstills={standstill.alert: standstill for standstill in standstills},
     )
     evaluated: list[JudgedRule] = []
     for rule in rules:

@@ -72,10 +72,10 @@ def log_error(error: BaseException) -> None:
 def find_tls_fault(error: BaseException) -> TlsFault | None:
     """Why TLS failed, according to the error or one of its causes. None if TLS did not fail."""
     errors = list[BaseException]()
-    for each in chain_of(error):
+    for raised in chain_of(error):
         # aiohttp stores the error of ssl as an attribute.
-        ssl_error = getattr(each, "certificate_error", None) or getattr(each, "os_error", None)
-        errors += filter(None, (ssl_error, each))
+        ssl_error = getattr(raised, "certificate_error", None) or getattr(raised, "os_error", None)
+        errors += filter(None, (ssl_error, raised))
     for each in errors:
         # aiohttp's error has the class of ssl's error, but no code.
         verify_code = getattr(each, "verify_code", None)
@@ -130,12 +130,12 @@ def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> F
     of_tls = tls_cause(error, client)
     if of_tls is not None:
         return of_tls
-    for each in chain_of(error):
+    for raised in chain_of(error):
         for kind in (socket.gaierror, ConnectionRefusedError, TimeoutError):
-            if isinstance(each, kind):
+            if isinstance(raised, kind):
                 return KNOWN_CAUSES[kind.__name__]
-        name = errno.errorcode.get(getattr(each, "errno", None) or 0)
-        if isinstance(each, OSError) and name in KNOWN_CAUSES:
+        name = errno.errorcode.get(getattr(raised, "errno", None) or 0)
+        if isinstance(raised, OSError) and name in KNOWN_CAUSES:
             return KNOWN_CAUSES[name]
     return None
 
@@ -239,12 +239,12 @@ def store_cause(error: BaseException) -> ForeignCause:
     of_tls = tls_cause(error, TlsClient.STORE)
     if of_tls is not None:
         return of_tls
-    for each in chain_of(error):
-        answer = getattr(each, "response", None)
+    for raised in chain_of(error):
+        answer = getattr(raised, "response", None)
         if not isinstance(answer, dict):
             answer = {}
         code = answer.get("Error", {}).get("Code")
-        cause = KNOWN_CAUSES.get(str(code)) or _by_name(each, KNOWN_CAUSES)
+        cause = KNOWN_CAUSES.get(str(code)) or _by_name(raised, KNOWN_CAUSES)
         if cause:
             return cause
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")

@@ -62,25 +62,26 @@ class Registry(dict[str, _T]):
         if name is not None:
             names = names & {name}
         usable: dict[str, _T] = {}
-        for each in sorted(names):
-            if each not in self._plugins:
-                self._plugins[each] = self._load(each, tuple(entries.select(name=each)))
-            plugin = self._plugins[each]
+        for plugin_name in sorted(names):
+            if plugin_name not in self._plugins:
+                entries_of_name = tuple(entries.select(name=plugin_name))
+                self._plugins[plugin_name] = self._load(plugin_name, entries_of_name)
+            plugin = self._plugins[plugin_name]
             if not isinstance(plugin, PluginError):
-                usable[each] = plugin
-            elif each == name:
+                usable[plugin_name] = plugin
+            elif name is not None:
                 raise plugin
         return usable
 
     def problems(self) -> Iterator[str]:
         """Yield one text for each plugin that cannot be used."""
         self.installed()
-        return (str(entry) for entry in self._plugins.values() if isinstance(entry, PluginError))
+        return (str(error) for error in self._plugins.values() if isinstance(error, PluginError))
 
     def _load(self, name: str, entries: tuple[Any, ...]) -> _T | PluginError:
         packages = (
-            f"{each.dist.name} {each.dist.version} ({name} = {each.value} in {self._group})"
-            for each in entries
+            f"{entry.dist.name} {entry.dist.version} ({name} = {entry.value} in {self._group})"
+            for entry in entries
         )
         who = f"plugin of package {' and of '.join(packages)}"
         if name in self or len(entries) > 1:

@@ -19,7 +19,7 @@ def draw_slopes(
     baseline: Sequence[str],
     candidate: Sequence[str],
     *,
-    titles: Mapping[str, str] = MappingProxyType({}),
+    titles: Mapping[str, str],
     urls: Mapping[str, str] = MappingProxyType({}),
     heads: tuple[str, str] = ("baseline", "candidate"),
 ) -> Markup:

@@ -80,7 +80,9 @@ def backtest(  # noqa: PLR0913 - the command's options
         require_writable(html)
     compared = list(map(to_comparison, load_with_rules(config, rules, comparisons or ())))
     with opened_store(load_database_settings(config).database) as store:
-        results = [backtest_rules(each, store, start=first, end=last) for each in compared]
+        results = [
+            backtest_rules(comparison, store, start=first, end=last) for comparison in compared
+        ]
     if html is not None:
         pages = list(map(_as_page, results))
         write_page(html, f"backtest of {rules.name}", "backtest.html", pages)
@@ -92,12 +94,12 @@ def backtest(  # noqa: PLR0913 - the command's options
 
 
 def _announced(transitions: Iterable[Transition]) -> list[Transition]:
-    return [each for each in transitions if each.is_announced]
+    return [change for change in transitions if change.is_announced]
 
 
 def _count_starts(transitions: Iterable[Transition]) -> Counter[str]:
     """Return how often each alert started."""
-    return Counter(each.alert for each in transitions if each.is_start)
+    return Counter(change.alert for change in transitions if change.is_start)
 
 
 def _as_dict(result: Backtest) -> dict[str, object]:

@@ -112,18 +112,9 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         test = read_test(
             unpaired, arms, before, arm=arm, time=time, split=split, outcomes=outcome or ()
         )
-        print_log(
-            unpaired,
-            test,
-            metrics,
-            k,
-            user=user,
-            shapes=shapes,
-            named=named,
-            by=by,
-            worst=worst,
-            as_json=as_json,
-        )
+        log = fitting_options(unpaired, user, shapes)
+        require_named_columns(unpaired, user, shapes, [log], named)
+        print_log(log, test, metrics, k, by=by, worst=worst, as_json=as_json)
         return
     if baseline is None or candidate is None:
         raise typer.BadParameter("give two files, the baseline's first, or a log with --unpaired")
@@ -131,10 +122,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     if html is not None:
         require_writable(html)
         shown_users = worst or _DRAWN
-    files = (
-        fitting_options(baseline, user, shapes),
-        fitting_options(candidate, user, shapes),
-    )
+    files = fitting_options(baseline, user, shapes), fitting_options(candidate, user, shapes)
     compare = partial(
         compare_files,
         metrics=metrics,
@@ -149,9 +137,8 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     result = compare(files, also_in=second, worst=shown_users, catalogue=catalogue)
     trainings = None
     if second is not None:
-        # Both comparisons have the same users.
+        # Both comparisons have the same users, and the notes on the baseline's file.
         trainings = compare((files[0], second), also_in=files[1])
-        # Both comparisons have the notes on the baseline's file.
         notes = dict.fromkeys((*result.notes, *trainings.notes))
         result = replace(result, notes=tuple(notes))
     meanings = _interpret(result, metrics[0], trainings)

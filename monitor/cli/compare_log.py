@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from monitor.cli.file_columns import fitting_options, pick_column, require_named_columns
+from monitor.cli.file_columns import pick_column
 from monitor.cli.output import SOURCE_EXIT, print_evidence, print_json, print_line, summary_dict
 from monitor.cli.parameters import parse_fixed, parse_pair
 from monitor.cli.stored_runs import print_run
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from monitor.measures.metrics import Metric
     from monitor.service.analysis.log_comparison import LoggedTest
+    from monitor.sources.file import FileSourceOptions
 
 _ARM_COLUMNS = ("arm", "variant", "bucket", "treatment")
 _TIME_COLUMNS = ("time", "at", "ts", "timestamp", "served_at")
@@ -26,9 +27,9 @@ _TIME_COLUMNS = ("time", "at", "ts", "timestamp", "served_at")
 
 def refuse_options(options: Mapping[str, object]) -> None:
     """Raise BadParameter if one of these options is given, because they need two files."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise typer.BadParameter(f"--unpaired does not go with {', '.join(given)}: leave it out")
+    refused = [name for name, value in options.items() if value is not None]
+    if refused:
+        raise typer.BadParameter(f"--unpaired does not go with {', '.join(refused)}: leave it out")
 
 
 def read_test(  # noqa: PLR0913 - the options of the command
@@ -57,19 +58,16 @@ def read_test(  # noqa: PLR0913 - the options of the command
 
 
 def print_log(  # noqa: PLR0913 - the options of the command
-    log: Path,
+    log: FileSourceOptions,
     test: LoggedTest,
     metrics: Sequence[Metric],
     k: int,
     *,
-    user: str | None,
-    shapes: Sequence[Mapping[str, object]],
-    named: Sequence[str],
     by: str | None,
     worst: int,
     as_json: bool,
 ) -> None:
-    """Compare the arms of the test, and print the result as a run.
+    """Compare the arms of the test by its log, and print the result as a run.
 
     Exits with code 3 if the run cannot be judged, for example because the split is off.
     """
@@ -78,14 +76,12 @@ def print_log(  # noqa: PLR0913 - the options of the command
     from monitor.statistics.unpaired.split import SPLIT_OFF
     from monitor.texts.unpaired import ONE_RUN, OTHER_SPLIT, write_unusable
 
-    options = fitting_options(log, user, shapes)
-    require_named_columns(log, user, shapes, [options], named)
     names = [str(metric) for metric in metrics]
-    result = compare_log(options, test, names, k, by=by, worst=worst, now=utc_now())
+    result = compare_log(log, test, names, k, by=by, worst=worst, now=utc_now())
     run = as_finished_run(result)
-    users = [each for each in result.evidence if each.kind == "worst"][:worst]
+    users = [example for example in result.evidence if example.kind == "worst"][:worst]
     if as_json:
-        summaries = [summary_dict(each) for each in run.summaries]
+        summaries = [summary_dict(summary) for summary in run.summaries]
         print_json({**asdict(run), "summaries": summaries, "worst": users})
     else:
         print_run(run, {})

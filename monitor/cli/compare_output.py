@@ -101,9 +101,9 @@ def compared_page(compared: Compared) -> dict[str, object]:
         if floor is not None:
             distributions.append(draw_distribution(floor, chance))
     users = []
-    for each in result.worst:
-        pair = draw_pair(each.baseline, each.candidate, compared.titles, scores_line(each))
-        users.append((each.user, pair.body))
+    for example in result.worst:
+        pair = draw_pair(example.baseline, example.candidate, compared.titles, scores_line(example))
+        users.append((example.user, pair.body))
     return {
         "lines": (*_coverage_lines(compared), _chance_line(result), *compared.meaning_lines),
         "changes": changes,
@@ -213,7 +213,7 @@ def _coverage_lines(compared: Compared) -> list[str]:
 def _mismatch_lines(result: FileComparison) -> list[str]:
     from monitor.texts.id_mismatches import Surface, write_mismatch
 
-    return [write_mismatch(each, Surface.COMMAND) for each in result.id_mismatches]
+    return [write_mismatch(mismatch, Surface.COMMAND) for mismatch in result.id_mismatches]
 
 
 def _chance_line(result: FileComparison) -> str:

@@ -215,7 +215,7 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
 def _first_changes(
     previews: Sequence[Preview], settings: Settings, config: Path
 ) -> list[_FirstChange | None]:
-    """Return for each preview which setting to change first, or None if it is usable."""
+    """Return for each preview which setting to change first. None if the preview is usable."""
     from monitor.settings.unchecked_settings import load_document
 
     # A file that is a pipe cannot be read again.
@@ -228,7 +228,7 @@ def _first_changes(
 def _first_change(
     preview: Preview, settings: Settings, document: YamlDocument, config: Path
 ) -> _FirstChange | None:
-    """Return which setting of the comparison to change first, or None if it is usable."""
+    """Return which setting of the comparison to change first. None if the preview is usable."""
     from monitor.settings.unchecked_settings import line_of_setting
 
     setting = preview.unread_setting
@@ -237,9 +237,9 @@ def _first_change(
     name = preview.comparison.name
     options = settings.comparisons_by_name[name]
     if options.unpaired is not None:
-        setting = "unpaired"  # one log has the users and the lists
+        setting = "unpaired"  # this setting names the log with the users and the lists
     elif setting == "users" and options.users.all:
-        setting = "baseline"  # the users come from the baseline's lists
+        setting = "baseline"  # these lists also have the users
     return _FirstChange(str(config), setting, line_of_setting(document, name, setting))
 
 
@@ -280,7 +280,9 @@ def _write_matches(preview: Preview) -> list[str]:
     from monitor.texts.unmatched_names import write_unmatched
 
     users = len(preview.evidence)
-    counts = [write_matching(each.ids, each.matching, each.of, users) for each in preview.matches]
+    counts = [
+        write_matching(match.ids, match.matching, match.of, users) for match in preview.matches
+    ]
     return [
         *counts,
         *map(write_mismatch, preview.id_mismatches),

@@ -217,8 +217,8 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
         size = store.maintenance.measure()
     if as_json:
         kinds = [
-            attributes_of(each, "kind", "used_bytes", "oldest", "bytes_per_run")
-            for each in size.kinds
+            attributes_of(kind, "kind", "used_bytes", "oldest", "bytes_per_run")
+            for kind in size.kinds
         ]
         print_json(attributes_of(size, "used_bytes", "free_bytes") | {"kinds": kinds})
         return

@@ -33,10 +33,10 @@ COLUMN_ADVICE = (
 def list_shapes(
     common: Mapping[str, object],
     items: str,
-    item: str | None = None,
-    rank: str | None = None,
+    item: str | None,
+    rank: str | None,
     *,
-    in_order: bool = False,
+    in_order: bool,
 ) -> list[dict[str, object]]:
     """Return the options for each possible shape of a file. The first one that fits is used.
 
@@ -212,6 +212,6 @@ def file_options(kind: type[AnyOptions], path: Path, columns: Mapping[str, objec
         return kind.model_validate(options)
     except ValidationError as error:
         problems = []
-        for each in error.errors(include_input=False):
-            problems.append(str(each["msg"]).removeprefix("Value error, "))
+        for problem in error.errors(include_input=False):
+            problems.append(str(problem["msg"]).removeprefix("Value error, "))
         raise InputError(f"{path}: {'; '.join(problems)}") from None

@@ -78,9 +78,9 @@ def series(*, as_json: AsJson = False) -> None:
     from monitor.export.series import SERIES
 
     objects = []
-    for each in SERIES.values():
-        record = {"series": each.name, "type": each.kind, "labels": each.labels}
-        objects.append({**record, "meaning": each.help})
+    for entry in SERIES.values():
+        record = {"series": entry.name, "type": entry.kind, "labels": entry.labels}
+        objects.append({**record, "meaning": entry.help})
     print_objects(objects, "series type labels meaning", as_json=as_json)
 
 

@@ -232,7 +232,7 @@ def cells_of(
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles of the columns, and a row of texts for each object."""
     keys = columns.replace(">", "").split()
-    rows = [[write_cell(each.get(key)) for key in keys] for each in objects]
+    rows = [[write_cell(record.get(key)) for key in keys] for record in objects]
     return [column.replace("_", " ") for column in columns.split()], rows
 
 

@@ -112,41 +112,48 @@ def _exit_by_error(error: Exception) -> NoReturn:
     raise error
 
 
+_Margin = Annotated[
+    float,
+    typer.Option(
+        help="Threshold for the mean excess, in units of the metric. A mean excess "
+        "that reaches this threshold is too high."
+    ),
+]
+_Alpha = Annotated[
+    float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
+]
+_FirstSlot = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INSTANT",
+        autocompletion=complete_slots,
+        help="The first slot to judge. Choose this slot before you look at any results. You "
+        "cannot use a relative time, such as 2d, because the verdict is valid only for "
+        "a fixed start.",
+    ),
+]
+_Reference = Annotated[
+    float | None,
+    typer.Option(
+        help="The score that means no excess. Default: the noise floor or, if there is none, "
+        "the score of identical lists."
+    ),
+]
+_CertificateFile = Annotated[
+    Path | None, typer.Option(help="File to which the certificate is written as JSON.")
+]
+
+
 def gate(  # noqa: PLR0913 - the command's options
     comparison: ComparisonArgument,
     *,
-    margin: Annotated[
-        float,
-        typer.Option(
-            help="Threshold for the mean excess, in units of the metric. A mean excess "
-            "that reaches this threshold is too high."
-        ),
-    ],
-    alpha: Annotated[
-        float, typer.Option(help="Accepted probability of each wrong verdict, between 0 and 1.")
-    ] = 0.01,
+    margin: _Margin,
+    alpha: _Alpha = 0.01,
     metric: MetricOption = None,
     segment: Segments = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INSTANT",
-            autocompletion=complete_slots,
-            help="The first slot to judge. Choose this slot before you look at any results. You "
-            "cannot use a relative time, such as 2d, because the verdict is valid only for "
-            "a fixed start.",
-        ),
-    ] = None,
-    reference: Annotated[
-        float | None,
-        typer.Option(
-            help="The score that means no excess. Default: the noise floor or, if there is none, "
-            "the score of identical lists."
-        ),
-    ] = None,
-    certificate: Annotated[
-        Path | None, typer.Option(help="File to which the certificate is written as JSON.")
-    ] = None,
+    since: _FirstSlot = None,
+    reference: _Reference = None,
+    certificate: _CertificateFile = None,
     html: HtmlFile = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,

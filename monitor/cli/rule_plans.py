@@ -41,34 +41,6 @@ if TYPE_CHECKING:
     from monitor.service.analysis.thresholds import Suggestion
 
 
-# What `plan` reads from stored runs if the option is not given.
-_Mean = Annotated[
-    float | None, typer.Option(help="Mean of healthy runs. Default: from stored runs.")
-]
-_Deviation = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0, help="Standard deviation of scores over users. Default: from stored runs."
-    ),
-]
-_Wander = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        help="How much the true mean varies from run to run (standard deviation). Default: "
-        "from stored runs.",
-    ),
-]
-_Learned = Annotated[
-    int | None,
-    typer.Option(
-        min=2,
-        max=10**6,
-        help="Number of earlier healthy runs. Default: the number of stored healthy runs.",
-    ),
-]
-
-
 def suggest(  # noqa: PLR0913 - the command's options
     comparison: ComparisonArgument,
     *,
@@ -127,7 +99,7 @@ def suggest(  # noqa: PLR0913 - the command's options
         if not as_yaml:
             _print_suggestions(suggestions, configured.judging.runs_per_false_alert * interval)
         _print_rules(suggestions)
-    if all(each.reason is not None for each in suggestions):
+    if all(suggestion.reason is not None for suggestion in suggestions):
         raise typer.Exit(InputError.exit_code)
 
 
@@ -137,7 +109,7 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
     threshold = caught = None
     if suggestion.reason is None:
         threshold = rule.threshold
-        caught = [attributes_of(each, "slot", "value") for each in suggestion.caught]
+        caught = [attributes_of(change, "slot", "value") for change in suggestion.caught]
     return {
         **attributes_of(rule, "alert", "metric"),
         "statistic": str(rule.statistic),
@@ -162,24 +134,24 @@ def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) ->
     print_objects(
         map(_suggestion_dict, suggestions), columns, as_json=False, omits_empty_columns=True
     )
-    if not any(each.reason is None for each in suggestions):
+    if not any(suggestion.reason is None for suggestion in suggestions):
         print_line()
         return
     print_line(write_false_alerts(every))
     print_line(
         "seen with 50 or 95 percent: one run detects this change with a probability of 50 or 95 %"
     )
-    for each in suggestions:
-        if each.caught:
-            slots = ", ".join(format_second(page.slot) for page in each.caught)
-            print_line(f"{each.rule.alert} would have fired at {slots}")
+    for suggestion in suggestions:
+        if suggestion.caught:
+            slots = ", ".join(format_second(change.slot) for change in suggestion.caught)
+            print_line(f"{suggestion.rule.alert} would have fired at {slots}")
     print_line()
 
 
 def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
     """Print the suggested rules as YAML for the configuration."""
     # Write values as JSON, because JSON strings and numbers are also valid YAML.
-    rules = [each.rule for each in suggestions if each.reason is None]
+    rules = [suggestion.rule for suggestion in suggestions if suggestion.reason is None]
     if not rules:
         print_line(
             "rules: []  # nothing can be suggested yet: run more slots, or replay past slots"
@@ -198,67 +170,99 @@ def _print_rules(suggestions: tuple[Suggestion, ...]) -> None:
         print_line(f"  - {{{', '.join(entries)}}}")
 
 
+_PlannedComparison = Annotated[
+    str | None,
+    typer.Argument(
+        autocompletion=complete_comparisons,
+        help="A comparison with stored runs. Without a comparison, give --sd and --wander.",
+    ),
+]
+_Drop = Annotated[float | None, typer.Option(min=1e-9, help="Change of the mean to detect.")]
+_BrokenShare = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-9,
+        max=1.0,
+        help="The share of users with broken lists, such as 0.02. Replaces --drop.",
+    ),
+]
+_BrokenScore = Annotated[
+    float | None,
+    typer.Option(
+        help="With --share: the score of users with broken lists. Default: the score of "
+        "disjoint lists."
+    ),
+]
+_PlannedUsers = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=10**9,
+        help="Number of users in each run. The command computes the number of runs.",
+    ),
+]
+_PlannedRuns = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=10**6,
+        help="Number of runs that are judged together. The command computes the number of users.",
+    ),
+]
+_Power = Annotated[float, typer.Option(min=0.01, max=0.999, help="Probability of detection.")]
+_PlannedAlpha = Annotated[
+    float | None,
+    typer.Option(
+        min=1e-9,
+        max=0.49,
+        help="Probability of a false alert that you accept each time a rule judges a run. "
+        "Default: from the comparison.",
+    ),
+]
+_PlannedSegment = Annotated[
+    str,
+    typer.Option("--segment", "-s", autocompletion=complete_segments, help="Segment of users."),
+]
+# What `plan` reads from stored runs if the option is not given.
+_Mean = Annotated[
+    float | None, typer.Option(help="Mean of healthy runs. Default: from stored runs.")
+]
+_Deviation = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="Standard deviation of scores over users. Default: from stored runs."
+    ),
+]
+_Wander = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="How much the true mean varies from run to run (standard deviation). Default: "
+        "from stored runs.",
+    ),
+]
+_Learned = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=10**6,
+        help="Number of earlier healthy runs. Default: the number of stored healthy runs.",
+    ),
+]
+
+
 def plan(  # noqa: PLR0913 - the command's options
-    comparison: Annotated[
-        str | None,
-        typer.Argument(
-            autocompletion=complete_comparisons,
-            help="A comparison with stored runs. Without a comparison, give --sd and --wander.",
-        ),
-    ] = None,
+    comparison: _PlannedComparison = None,
     *,
-    drop: Annotated[
-        float | None, typer.Option(min=1e-9, help="Change of the mean to detect.")
-    ] = None,
-    share: Annotated[
-        float | None,
-        typer.Option(
-            min=1e-9,
-            max=1.0,
-            help="The share of users with broken lists, such as 0.02. Replaces --drop.",
-        ),
-    ] = None,
-    score: Annotated[
-        float | None,
-        typer.Option(
-            help="With --share: the score of users with broken lists. Default: the score of "
-            "disjoint lists."
-        ),
-    ] = None,
-    users: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=10**9,
-            help="Number of users in each run. The command computes the number of runs.",
-        ),
-    ] = None,
-    runs: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=10**6,
-            help="Number of runs that are judged together. The command computes the number of "
-            "users.",
-        ),
-    ] = None,
-    power: Annotated[
-        float, typer.Option(min=0.01, max=0.999, help="Probability of detection.")
-    ] = 0.9,
-    alpha: Annotated[
-        float | None,
-        typer.Option(
-            min=1e-9,
-            max=0.49,
-            help="Probability of a false alert that you accept each time a rule judges a run. "
-            "Default: from the comparison.",
-        ),
-    ] = None,
+    drop: _Drop = None,
+    share: _BrokenShare = None,
+    score: _BrokenScore = None,
+    users: _PlannedUsers = None,
+    runs: _PlannedRuns = None,
+    power: _Power = 0.9,
+    alpha: _PlannedAlpha = None,
     metric: MetricOption = None,
-    segment: Annotated[
-        str,
-        typer.Option("--segment", "-s", autocompletion=complete_segments, help="Segment of users."),
-    ] = "all",
+    segment: _PlannedSegment = "all",
     mean: _Mean = None,
     sd: _Deviation = None,
     wander: _Wander = None,
@@ -294,15 +298,15 @@ def plan(  # noqa: PLR0913 - the command's options
     plans = []
     for stored_inputs in stored.inputs:
         inputs = replace(stored_inputs, **overrides)
-        size = drop
-        if size is None:
-            size = sample_size.drop_of_share(inputs, share or 0.0, score)
+        drop_to_detect = drop
+        if drop_to_detect is None:
+            drop_to_detect = sample_size.drop_of_share(inputs, share or 0.0, score)
         size_plan = sample_size.plan_sample_size(
             inputs,
-            drop=size,
+            drop=drop_to_detect,
             users=users,
             runs=runs,
-            share=alpha or inputs.alpha or sample_size.alpha_of_budget(stored.comparison),
+            alpha=alpha or inputs.alpha or sample_size.alpha_of_budget(stored.comparison),
             power=power,
         )
         plans.append(size_plan)
@@ -370,7 +374,7 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
     return {
         **attributes_of(plan, "drop", "users", "runs", "chance"),
         "power": search.power,
-        "alpha": search.share,
+        "alpha": search.alpha,
         "reason": plan.reason,
         "alert": None if inputs.rule is None else inputs.rule.alert,
         **attributes_of(inputs, "mean", "sd", "wander", "learned"),
@@ -382,13 +386,13 @@ def _plan_dict(plan: SampleSizePlan) -> dict[str, object]:
 def _print_plan(plan: SampleSizePlan, *, assumes_runs: bool) -> None:
     """Print the answer, and the figures on which it is based.
 
-    ``assumes_runs`` says whether nobody gave the number of healthy runs.
+    ``assumes_runs`` says whether the number of healthy runs is an assumption.
     """
     from monitor.model.statistics import DerivedMetric, parse_derived
 
     search = plan.search
     inputs = plan.inputs
-    rule = plan.inputs.rule
+    rule = inputs.rule
     if rule is not None:
         is_angle = rule.is_share or parse_derived(rule.metric).derived is DerivedMetric.FAR_GAP
         scale = " (as angles: arcsin of the root)" if is_angle else ""
@@ -402,6 +406,6 @@ def _print_plan(plan: SampleSizePlan, *, assumes_runs: bool) -> None:
         print_line(write_chance(plan.drop, plan.users, plan.runs, plan.chance))
     else:
         answer = plan.reason or write_size(plan.users or 0, plan.runs or 0)
-        print_line(write_needed(plan.drop, search.power, search.share, answer))
+        print_line(write_needed(plan.drop, search.power, search.alpha, answer))
     if inputs.users is not None:
         print_line(write_least_drop(inputs.users, search.least_drop(inputs.users)))

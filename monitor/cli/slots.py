@@ -62,42 +62,46 @@ _Again = Annotated[
 ]
 
 
+_SlotToRun = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        autocompletion=complete_slots,
+        help="Slot to run. 2d means the newest slot that is at least two days old. "
+        "Default: the newest slot.",
+    ),
+]
+_Textfile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.prom",
+        help="Also write metrics to this file, for the textfile collector of node_exporter.",
+    ),
+]
+_Gateway = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar=PUSH_VARIABLE,
+        help="Also push metrics to this Pushgateway. If the URL has user:password@, put the "
+        "URL into the environment variable.",
+    ),
+]
+_GatewayInstance = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Label `instance` of the pushed metrics. Default: no label."),
+]
+
+
 def run_once(  # noqa: PLR0913 - the command's options
     comparison: OneComparison = None,
     *,
     config: Config = DEFAULT_CONFIG,
-    slot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            autocompletion=complete_slots,
-            help="Slot to run. 2d means the newest slot that is at least two days old. "
-            "Default: the newest slot.",
-        ),
-    ] = None,
+    slot: _SlotToRun = None,
     again: _Again = False,
-    textfile: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.prom",
-            help="Also write metrics to this file, for the textfile collector of node_exporter.",
-        ),
-    ] = None,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar=PUSH_VARIABLE,
-            help="Also push metrics to this Pushgateway. If the URL has user:password@, put the "
-            "URL into the environment variable.",
-        ),
-    ] = None,
-    push_instance: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Label `instance` of the pushed metrics. Default: no label."
-        ),
-    ] = "",
+    textfile: _Textfile = None,
+    push: _Gateway = None,
+    push_instance: _GatewayInstance = "",
     as_json: AsJson = False,
 ) -> None:
     """Run the newest slot once, send alerts, and exit.
@@ -155,11 +159,11 @@ def run_once(  # noqa: PLR0913 - the command's options
 
 def _raise_last(errors: Sequence[MonitorError | OSError]) -> None:
     """Print all errors but the last one, and raise the last one. Without errors do nothing."""
-    for each in errors[:-1]:
-        if isinstance(each, OSError):
-            report_unwritten(each)
+    for error in errors[:-1]:
+        if isinstance(error, OSError):
+            report_unwritten(error)
         else:
-            print_error(str(each))
+            print_error(str(error))
     if errors:
         raise errors[-1]
 
@@ -272,8 +276,10 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
             row = result.coverage.all
             users = (f"{row.asked:,}", f"{row.paired:,}")
         changes = []
-        for each in result.transitions:
-            changes.append(f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}")
+        for change in result.transitions:
+            changes.append(
+                f"{change.alert}[{change.segment}] {change.from_state} -> {change.to_state}"
+            )
         means = _means_of_all_users(_summaries_if_ok(result))
         begin = (format_second(result.claim.slot), result.claim.comparison, result.status, *users)
         rows.append((begin, means, (", ".join(changes),)))
@@ -307,7 +313,7 @@ def _find_while_learning(result: RunResult) -> str | None:
 
     if result.status != "ok" or not result.expectations:
         return None
-    has_learned = any(each.expected is not None for each in result.expectations)
+    has_learned = any(expectation.expected is not None for expectation in result.expectations)
     is_firing = any(state.state is State.FIRING for state in result.states)
     if has_learned or is_firing:
         return None
@@ -398,7 +404,7 @@ def backfill(
         print_json(*map(_backfill_dict, filled_runs))
     else:
         _print_backfill(filled_runs)
-    if any(each.reason for each in filled_runs):
+    if any(filled_run.reason for filled_run in filled_runs):
         raise typer.Exit(SOURCE_EXIT)
 
 
@@ -423,20 +429,20 @@ def _print_backfill(filled_runs: Sequence[BackfilledRun]) -> None:
     """Print a table of the runs, and how many of them still wait."""
     rows = []
     waiting = []
-    for each in filled_runs:
-        slot = each.run.slot
-        summaries = _of_all(each.summaries)
-        if _write_outcome(each) != "labelled":
+    for filled_run in filled_runs:
+        slot = filled_run.run.slot
+        summaries = _of_all(filled_run.summaries)
+        if _write_outcome(filled_run) != "labelled":
             waiting.append(slot)
         waits_until = ""
         users = "-"
         if summaries:
             users = f"{max(summary.n for summary in summaries):,}"
-        elif each.run.labels_until is not None:
-            waits_until = format_second(each.run.labels_until)
+        elif filled_run.run.labels_until is not None:
+            waits_until = format_second(filled_run.run.labels_until)
         means = {summary.metric: summary.mean for summary in summaries}
-        begin = (format_second(slot), _write_outcome(each), waits_until)
-        rows.append((begin, means, (users, each.reason or "")))
+        begin = (format_second(slot), _write_outcome(filled_run), waits_until)
+        rows.append((begin, means, (users, filled_run.reason or "")))
     if rows:
         _print_means("slot outcome waits_until", rows, "users> reason")
     labelled = len(filled_runs) - len(waiting)

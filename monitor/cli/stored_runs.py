@@ -118,7 +118,7 @@ def show(
         attempts = _earlier_attempts(store, run)
         before, _ = store.pages.neighbours(run.comparison, run.slot)
     is_same_input = run.has_input_of(before)
-    worst = [each for each in evidence if each.kind == "worst"][:users]
+    worst = [example for example in evidence if example.kind == "worst"][:users]
     titles = titles_of(
         config,
         run.comparison.partition(KEPT_MARK)[0],
@@ -129,7 +129,7 @@ def show(
         print_json(
             {
                 **asdict(run),
-                "summaries": [_summary_dict(run, each) for each in run.summaries],
+                "summaries": [_summary_dict(run, summary) for summary in run.summaries],
                 "evidence": evidence,
                 "earlier_attempts": attempts,
                 "is_same_input": is_same_input,
@@ -237,7 +237,7 @@ def _items_shown(run: FinishedRun, users: Sequence[Evidence]) -> frozenset[str]:
     items = items_of(users)
     if run.unpaired is None:
         return items
-    return items.union(each.item for each in run.unpaired.items)
+    return items.union(exposed.item for exposed in run.unpaired.items)
 
 
 def print_run(
@@ -263,7 +263,7 @@ def print_run(
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
     if run.unpaired is None:
         columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
-        rows = [_summary_dict(run, each) | dict(each.statistics) for each in run.summaries]
+        rows = [_summary_dict(run, summary) | dict(summary.statistics) for summary in run.summaries]
         print_objects(rows, columns, as_json=False)
         if run.k is not None and run.catalogue_size is not None:
             lists = f"two random lists of {run.k:,} out of {run.catalogue_size:,} items"

@@ -160,17 +160,17 @@ class Simulation:
         last = self.runs[-1].slot if self.runs else None
         ended = self.store.history.finished_runs(DEMO_COMPARISON, after=last, limit=_DEMO_RUNS)
         self.runs = [*self.runs, *ended][-_DEMO_RUNS:]
-        self.firing = sum(each.state is State.FIRING for each in self.store.alerts.states())
+        self.firing = sum(state.state is State.FIRING for state in self.store.alerts.states())
         stored = self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None)
-        self.transitions = tuple(each for each in stored if each.is_announced)
+        self.transitions = tuple(change for change in stored if change.is_announced)
         if time.monotonic() - self._day_began_s >= self.story.day_s:
             self._begin_next_day()
 
     def _begin_next_day(self) -> None:
         chapter_began, chapter = self.chapters[-1]
         ok_runs = 0
-        for each in self.runs:
-            ok_runs += each.status is RunStatus.OK and each.started_at >= chapter_began
+        for run in self.runs:
+            ok_runs += run.status is RunStatus.OK and run.started_at >= chapter_began
         # The fault ends only after all its alerts fire. It begins only while no alert fires.
         if self.scene.is_broken:
             is_noticed = self.firing >= len(EXPECTED_ALERTS)
@@ -191,7 +191,9 @@ class Simulation:
 
     def notes(self) -> list[LogNote]:
         """Return a line about every event of the story, oldest first."""
-        notes = [LogNote(at=at, kind="STORY", text=CHAPTER_TEXTS[it]) for at, it in self.chapters]
+        notes = []
+        for began_at, chapter in self.chapters:
+            notes.append(LogNote(at=began_at, kind="STORY", text=CHAPTER_TEXTS[chapter]))
         for run in self.runs:
             if run.finished_at is not None:
                 text = _run_text(run)
@@ -208,11 +210,11 @@ class Simulation:
     def unmet_expectations(self) -> Iterator[str]:
         """Yield a sentence for each expected event that is missing, and each unexpected event."""
         # Insufficient runs are allowed, because an overloaded machine causes them.
-        failed = [each for each in self.runs if each.status is RunStatus.FAILED]
+        failed = [run for run in self.runs if run.status is RunStatus.FAILED]
         if failed:
             last = failed[-1].reason or "none given"
             yield f"{len(failed)} runs failed. The reason for the last failure: {last}."
-        if not any(each.status is RunStatus.OK for each in self.runs):
+        if not any(run.status is RunStatus.OK for run in self.runs):
             yield "No run ended with the status ok."
         happened: Counter[tuple[str, str, str, Chapter]] = Counter()
         for change in self.transitions:

@@ -9,7 +9,7 @@ from threading import Lock
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 
-from monitor.export.exposition import FamilyGroup, Format, Gauges, LabelValues, Lines, counted
+from monitor.export.exposition import FamilyGroup, Format, Gauges, LabelValues, Lines, make_counter
 from monitor.export.series import OWNERS, SERIES, SeriesKind
 from monitor.model.retention import DataKind, Pruned
 from monitor.model.runs import RunResult
@@ -35,7 +35,7 @@ class _Counts:
         for series_name, series in SERIES.items():
             if series.kind not in _COUNTED or series.owner != owner or series_name == _OF_PAGES:
                 continue
-            metric = counted(series_name)
+            metric = make_counter(series_name)
             self._metrics[series_name] = metric
             if series.starts_at_zero and (owner is None or name):
                 for labels in product(*series.values):

@@ -198,8 +198,8 @@ def _escape_label(value: str) -> str:
     return escape_controls(value.replace("\\", r"\\"))
 
 
-def counted(name: str) -> Counter | Histogram:
-    """Return a new counter or histogram for a series of the table. It is not registered."""
+def make_counter(name: str) -> Counter | Histogram:
+    """Make the counter or histogram of a series. It is not registered."""
     series = SERIES[name]
     if series.kind is SeriesKind.COUNTER:
         return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)

@@ -190,7 +190,7 @@ def score_by_chance(metric: str, run: Run) -> float | None:
     return _expected(metric, run.k, run.catalogue_size)
 
 
-def arm_table(scores: Iterable[ArmScore], gaps: Iterable[ArmGap] = ()) -> TextTable:
+def arm_table(scores: Iterable[ArmScore], gaps: Iterable[ArmGap]) -> TextTable:
     """The metrics of each arm, by segment. With ``gaps``, the table has the adjusted gaps too.
 
     The last column has the number of lists. If the arms have different numbers of lists, it has

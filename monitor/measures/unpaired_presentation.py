@@ -66,16 +66,16 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
         if series in OUTCOME_SERIES:
             continue
         groups.setdefault((summary.segment, metric), {})[series] = summary
-    for (segment, metric), found in groups.items():
-        means = {series: number_cell(each.mean) for series, each in found.items()}
-        arms = [series for series in PRE_TEST_SERIES.values() if series in found]
+    for (segment, metric), by_series in groups.items():
+        means = {series: number_cell(summary.mean) for series, summary in by_series.items()}
+        arms = [series for series in PRE_TEST_SERIES.values() if series in by_series]
         yield (
             segment,
             metric,
             *(means.get(series, "-") for series in PRE_TEST_SERIES.values()),
-            _with_error(found.get(DerivedMetric.SELF_GAP)),
+            _with_error(by_series.get(DerivedMetric.SELF_GAP)),
             means.get(DerivedMetric.FAR_GAP, "-"),
-            f"{sum(found[series].n for series in arms):,}",
+            f"{sum(by_series[series].n for series in arms):,}",
         )
 
 

@@ -3,13 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
 from monitor.model.rules import (
     ALWAYS_MISSED,
+    BOTH_ARMS,
     UNPAIRED_CONDITIONS,
     Condition,
     Direction,
@@ -24,6 +25,9 @@ ACCEPTED_LEVEL = "(accepted)"
 NEW_NORMAL = "new normal since"
 # How many changes of an arm's lists rankwatch must see before it knows how often they change.
 MIN_CHANGES = 2
+# So long after their first change, rankwatch has seen the longest pause of a week, such as a weekend
+# without trainings. One day is added, because the change after this pause may be late.
+LEAST_HISTORY = timedelta(days=8)
 
 
 class Outcome(StrEnum):
@@ -110,21 +114,40 @@ def normal_band(
 
 @immutable
 class Standstill:
-    """How long an arm's lists have not changed, counted in changes of the other arm.
+    """How long the lists of an arm, or of both arms, have not changed.
 
-    It is not measured in time, because possibly neither model was trained in that time.
+    For one arm it is counted in changes of the other arm, and not measured in time, because
+    possibly neither model was trained in that time. For both arms it is counted in runs.
     """
 
     alert: str
-    arm: Arm
-    missed: int = 0  # changes of the other arm since the last change of this arm
+    arm: Arm | None  # None for both arms
+    # Changes of the other arm since the last change of this arm. For both arms: runs since the last
+    # change of either arm.
+    missed: int = 0
     longest: int = 0  # the largest ``missed`` of a standstill that ended without an alert
-    changes: int = 0  # number of changes of the arm's lists so far
+    changes: int = 0  # number of changes of the lists so far
+    churn: float = 0.0  # share of items that the newest change replaced, in the arm with more
+    first_change: datetime | None = None  # slot of the first of these changes
+    slot: datetime | None = None  # of the newest run that was counted
+
+    @property
+    def history(self) -> timedelta:
+        """The time from the first change to the newest run."""
+        if self.slot is None or self.first_change is None:
+            return timedelta(0)
+        return self.slot - self.first_change
 
     @property
     def limit(self) -> int | None:
-        """The largest normal value of ``missed``. None before `MIN_CHANGES` changes of the arm."""
+        """The largest normal value of ``missed``.
+
+        None before `MIN_CHANGES` changes. None too if this is about both arms, and the first change
+        was less than `LEAST_HISTORY` ago.
+        """
         if self.changes < MIN_CHANGES:
+            return None
+        if self.arm is None and self.history < LEAST_HISTORY:
             return None
         # 1.5 times the longest normal standstill, so that one late training raises no alert.
         return ALWAYS_MISSED + math.ceil(1.5 * self.longest)
@@ -243,6 +266,11 @@ class Transition:
         Lists of a run neither explain it nor say whom it concerns.
         """
         return self.kind is RuleKind.CONDITION and self.statistic in UNPAIRED_CONDITIONS
+
+    @property
+    def is_about_both_arms(self) -> bool:
+        """Whether the alert says that the lists of both arms stopped changing."""
+        return self.kind is RuleKind.STANDSTILL and self.statistic == BOTH_ARMS
 
     @property
     def is_announced(self) -> bool:

@@ -19,8 +19,8 @@ class Role:
     """The role of this daemon. ``leader`` is the host and process of the last known leader."""
 
     kind: RoleKind
-    leader: str | None = None
-    epoch: int | None = None
+    leader: str | None
+    epoch: int | None
 
 
 @immutable

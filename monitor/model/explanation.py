@@ -65,7 +65,7 @@ class FaultKind(StrEnum):
     ITEMS_FALLEN = "items_fallen"  # items are in far fewer lists
     ITEMS_NEW = "items_new"  # many items that hardly any list had
     RESPELLED = "respelled"  # the same items with other ids
-    SHIFTED = "shifted"  # the items stand some places higher or lower
+    SHIFTED = "shifted"  # the items are some places higher or lower
     MIXED_UP = "mixed_up"  # users get other users' lists
     NOISE = "noise"  # lists that are not like any user's lists
     REPLACED = "replaced"  # more items are replaced than usual for the arm
@@ -260,7 +260,7 @@ class SegmentFall:
 class MeanDrop:
     """A drop of the mean score.
 
-    The mean distance rose by this amount, which ``parts`` add up to.
+    The mean distance rose by the same amount. ``parts`` add up to this amount.
     """
 
     before: float  # mean distance in the earlier run

@@ -20,5 +20,5 @@ def immutable(kind: type[_T]) -> type[_T]:
 
 def extend(kind: type[_Kind], value: DataclassInstance, **others: object) -> _Kind:
     """Return the value as an instance of ``kind``, a subclass of its class, with further fields."""
-    values = {each.name: getattr(value, each.name) for each in fields(value)}
+    values = {field.name: getattr(value, field.name) for field in fields(value)}
     return kind(**values | others)

@@ -127,8 +127,11 @@ def to_lessons(expectations: Iterable[Expectation]) -> Lessons | None:
     topics = []
     rows = []
     for alert, of_alert in by_alert.items():
-        segments = tuple(each.segment for each in of_alert)
+        segments = tuple(lesson.segment for lesson in of_alert)
         topics.append(LessonTopic(alert, of_alert[0].series, segments))
-        rows += [(each.judged, each.error, each.z, each.lost, each.trend_z) for each in of_alert]
+        rows += [
+            (lesson.judged, lesson.error, lesson.z, lesson.lost, lesson.trend_z)
+            for lesson in of_alert
+        ]
     numbers = np.array(rows, dtype=np.float64)  # None becomes NaN
     return Lessons(topics=tuple(topics), numbers=numbers.T)

@@ -83,7 +83,7 @@ class IncidentHistory:
     """The transitions of one incident in the order of storing, and the answers of receivers."""
 
     transitions: tuple[Transition, ...]
-    answers: tuple[ReceiverAnswer, ...] = ()
+    answers: tuple[ReceiverAnswer, ...]
 
 
 @immutable

@@ -146,7 +146,7 @@ class UserSums:
     """Sums of outcomes, such as clicks. ``sums`` has one row for each user with a row in the log."""
 
     sums: pd.DataFrame
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[Unreadable, ...]
 
 
 @immutable
@@ -203,7 +203,7 @@ class UserBatch:
     panel: Panel
     baseline: Pull
     candidate: Pull
-    second_baseline: Pull | None = None  # the baseline's second lists
+    second_baseline: Pull | None  # the baseline's second lists
     weights: ItemWeights | None = None
     relevance: RelevanceTable | None = None
     arm: Arm | None = None

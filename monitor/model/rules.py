@@ -18,8 +18,10 @@ MIN_HEALTHY_RUNS = 5  # how many healthy runs a learned limit needs before it ex
 # How many changes of the other arm an arm may always miss. It may miss one, because two trainings
 # rarely end at the same time. With `every: 1h` and daily trainings, a run between both is normal.
 # It may miss another one, because a training may be late. Nothing explains a third one, so the
-# alert begins then.
+# alert begins then. For the same reasons, both arms may always stay the same in this many runs.
 ALWAYS_MISSED = 2
+BOTH_ARMS = "both"
+"""The statistic of an alert on a standstill of both arms, in place of the name of an arm."""
 
 
 class Severity(StrEnum):
@@ -206,21 +208,22 @@ class CoverageRule(BaseRule):
 class StandstillRule(BaseRule):
     """Alerts if an arm's lists stop changing while the lists of the other arm change.
 
-    The rule learns how often lists normally change.
+    If ``arm`` is None, it alerts if the lists of both arms stop changing. The rule learns how often
+    lists normally change.
     """
 
     kind: ClassVar[RuleKind] = RuleKind.STANDSTILL
 
-    arm: Arm
+    arm: Arm | None
 
     @property
     def subject(self) -> Subject:
-        """The arm."""
-        return Subject(self.kind, self.arm)
+        """The arm, or the word for both arms."""
+        return Subject(self.kind, self.arm or BOTH_ARMS)
 
     @property
     def threshold(self) -> float:
-        """How many missed changes of the other arm are always normal."""
+        """How many missed changes of the other arm, or unchanged runs, are always normal."""
         return float(ALWAYS_MISSED)
 
 
@@ -236,6 +239,14 @@ class ConditionRule(BaseRule):
     def subject(self) -> Subject:
         """The condition."""
         return Subject(self.kind, self.condition)
+
+
+def frozen_arms(statistic: str) -> tuple[Arm, ...]:
+    """Return the arms that an alert on a standstill is about.
+
+    Empty if another version stored the alert.
+    """
+    return tuple(arm for arm in Arm if statistic in (arm, BOTH_ARMS))
 
 
 # A rule that compares the value of a series with a limit in each run

@@ -50,7 +50,7 @@ class PullProgress:
     failed: int
     stored_answers: int
     elapsed_s: float
-    reason: str | None = None
+    reason: str | None
 
     @property
     def words(self) -> str:
@@ -371,7 +371,7 @@ class Lease:
 
     holder: str
     epoch: int
-    last_holder: str | None = None
+    last_holder: str | None
 
 
 @immutable

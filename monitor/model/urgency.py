@@ -8,7 +8,7 @@ from monitor.model.errors import ConfigError
 from monitor.model.explanation import Explanation, FaultKind
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
-from monitor.model.rules import Condition, Direction, RuleKind
+from monitor.model.rules import Condition, Direction, RuleKind, frozen_arms
 from monitor.model.run_reasons import RunReasonKind, RunReasons
 from monitor.model.statistics import CoverageShare, Statistic
 
@@ -84,9 +84,10 @@ def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[I
             continue
         if change.kind is RuleKind.CONDITION:
             yield from _of_condition(change, reasons)
-        elif change.kind is RuleKind.STANDSTILL and change.statistic in set(Arm):
-            arm = Arm(change.statistic)
-            yield Impact(users=change.users, compared=change.users, arms=(arm,))
+        elif change.kind is RuleKind.STANDSTILL:
+            arms = frozen_arms(change.statistic)
+            if arms:
+                yield Impact(users=change.users, compared=change.users, arms=arms)
         elif change.value is not None and change.direction is Direction.ABOVE:
             # Some users have the trait in healthy runs too. They are not counted.
             normal = change.normal or 0.0

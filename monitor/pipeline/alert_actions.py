@@ -17,7 +17,7 @@ class AlertAction:
     """Who acts on an alert, why and when."""
 
     author: str
-    comment: str = ""
+    comment: str
     at: datetime
 
     def reason(self, verb: str) -> str:

@@ -313,7 +313,7 @@ def _explain_alert(
 
 def _says_more_than(finding: Finding | None, transition: Transition) -> bool:
     """Return whether the finding says more than the reason of this transition."""
-    if finding is None or transition.is_about_test:
+    if finding is None or transition.is_about_test or transition.is_about_both_arms:
         return False
     if finding.kind is not FaultKind.MISSING:
         return True

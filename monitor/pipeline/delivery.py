@@ -165,7 +165,7 @@ class OutboxSender:
             if not self.is_sole_sender():
                 break
             # A group may have several incidents of its comparison. The message has the name of the
-            # first one, because receivers that want resends read each change by itself.
+            # first one, because receivers that want resends read each change separately.
             first = group[0]
             message = Message(
                 incident=first.incident or "",
@@ -266,7 +266,7 @@ class OutboxSender:
         now = self.clock.now()
         key = message_key(message, now)
         message = replace(message, key=key)
-        deliveries = [replace(each, message_key=key) for each in deliveries]
+        deliveries = [replace(delivery, message_key=key) for delivery in deliveries]
         self.outbox.mark_sending(deliveries, message_key=key, owner=self.owner, until=now + CLAIM)
         try:
             self._send_with_picture(message)
@@ -480,16 +480,14 @@ class OutboxSender:
 def deliver_all(
     senders: Sequence[OutboxSender],
     *,
-    budget_s: float = 15.0,
+    budget_s: float,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
     """Deliver to all receivers in turn, until no delivery waits or ``budget_s`` seconds are over.
 
-    The senders have the same clock and outbox. The last attempt may end later, but it takes no
-    longer than the receiver's timeout.
+    There is at least one sender. All senders have the same clock and outbox. The last attempt may
+    end later, but it takes no longer than the receiver's timeout.
     """
-    if not senders:
-        return
     clock = senders[0].clock
     outbox = senders[0].outbox
     receivers = {sender.receiver.name for sender in senders}

@@ -132,12 +132,7 @@ def compute_expectations(
     figures = Figures.of(measured.summaries, learnable_rows, measured.arm_scores)
     if not (figures.summaries or figures.coverage):
         return ()
-    firing = {(state.alert, state.segment) for state in states if state.state is State.FIRING}
-    series = []
-    for rule in rules:
-        for segment in segments_of(rule, figures.segments(rule), states):
-            is_firing = (rule.alert, segment) in firing
-            series.append(rule_series.RuleSeries(rule, segment, is_firing))
+    series = _find_series(rules, figures, states)
     if not series:
         return ()
     is_holiday = comparison.judging.is_holiday
@@ -181,17 +176,29 @@ def compute_expectations(
         if unjudged_notes[column]:
             unjudged = _expect_without_limits(series[column])
             completed.append(replace(unjudged, note=unjudged_notes[column]))
-            continue
-        completed.append(
-            replace(
+        else:
+            judged = replace(
                 expectation,
                 lost=lost_shares.get(expectation.segment, 0.0),
                 usual_lost=float(usual_lost[column]),
                 note=notes[column],
                 fault_z=_finite(fault_z[column]),
             )
-        )
+            completed.append(judged)
     return tuple(completed)
+
+
+def _find_series(
+    rules: Sequence[SeriesRule], figures: Figures, states: Sequence[AlertState]
+) -> list[rule_series.RuleSeries[SeriesRule]]:
+    """Return a series for each of these rules in each of its segments."""
+    firing = {(state.alert, state.segment) for state in states if state.state is State.FIRING}
+    series = []
+    for rule in rules:
+        for segment in segments_of(rule, figures.segments(rule), states):
+            is_firing = (rule.alert, segment) in firing
+            series.append(rule_series.RuleSeries(rule, segment, is_firing))
+    return series
 
 
 def _find_unjudged(
@@ -209,10 +216,11 @@ def _find_unjudged(
     notes = []
     for column, judged in enumerate(series):
         note = ""
-        if _compares_with_earlier_lists(judged.rule) and is_after_holiday:
-            note = AFTER_HOLIDAY
-        elif _compares_with_earlier_lists(judged.rule) and is_after_fault[column]:
-            note = AFTER_EXPECTED_FAULT
+        if _compares_with_earlier_lists(judged.rule):
+            if is_after_holiday:
+                note = AFTER_HOLIDAY
+            elif is_after_fault[column]:
+                note = AFTER_EXPECTED_FAULT
         notes.append(note)
     return notes
 
@@ -427,9 +435,9 @@ def _budget_weight(rule: SeriesRule) -> float:
 
     `SMALL_WEIGHT` says which rules have a small weight, and why.
     """
-    weight = 1.0
     if not isinstance(rule, CoverageRule):
-        return SMALL_WEIGHT if _judges_too_similar(rule) else weight
+        return SMALL_WEIGHT if _judges_too_similar(rule) else 1.0
+    weight = 1.0
     if rule.share.trait in SUDDEN:
         weight *= SMALL_WEIGHT
     # The candidate is being tested, so faults of the baseline are less likely.

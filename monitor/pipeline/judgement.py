@@ -71,7 +71,7 @@ def judge_run(
     )
     standstills: tuple[Standstill, ...] = ()
     if measured.status is RunStatus.OK:
-        standstills = count_standstills(comparison, measured.arm_scores, memory.past)
+        standstills = count_standstills(comparison, measured, memory.past)
     states, transitions = evaluate_rules(
         comparison,
         measured,

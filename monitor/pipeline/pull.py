@@ -294,25 +294,10 @@ def pull_all(
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
+
     # All calls begin before the first wait, so that the answers are from the same moment.
-    calls: dict[Arm, AskedSource[Pull]] = {}
-    sources = (arms.baseline, arms.candidate)
-    for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
-        arm_request = replace(request, what=arm, answers_path=arms.answers_path(slot, name))
-        pull = methodcaller("pull", arm_request)
-        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.error_text)
+    calls, second_baseline = _ask_for_lists(comparison, arms, request)
     weights, relevance = _ask_weights_and_relevance(arms, slot)
-    floor_request = replace(
-        request,
-        what="noise floor",
-        answers_path=arms.answers_path(slot, "noise floor"),
-        # A cache would return the baseline's first lists again, and the noise floor would be 0.
-        is_uncached=measuring.noise_floor is NoiseFloor.SERVE,
-    )
-    pull = methodcaller("pull", floor_request)
-    second_baseline: AskedSource[Pull] = AskedSource(
-        "noise_floor", arms.second_baseline, pull, arms.error_text
-    )
     pulls = {}
     for arm, call in calls.items():
         call.wait(deadline, late_message)
@@ -346,13 +331,12 @@ def pull_all(
     if second_baseline.answer is not None:
         second_lists = second_baseline.answer.rankings
         arrival_gaps["noise_floor"] = [gaps_between(baseline, second_lists)]
-        doubt = None
-        if floor_request.is_uncached:
+        if measuring.noise_floor is NoiseFloor.SERVE:
             doubt = doubt_floor(baseline, second_lists, memory.floor_overlaps)
-        if doubt is not None:
-            # The second lists may be copies, so there is no noise floor.
-            users = replace(users, second_baseline=None)
-            doubts.append(doubt)
+            if doubt is not None:
+                # The second lists may be copies, so there is no noise floor.
+                users = replace(users, second_baseline=None)
+                doubts.append(doubt)
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
@@ -399,6 +383,27 @@ def ask_in_time(read: Callable[[], _T], timeout_s: float, late_message: str) -> 
         return BackgroundCall(read, name="source").wait(Deadline.after(timeout_s))
     except OverdueError:
         raise SourceError(late_message, permanent=False) from None
+
+
+def _ask_for_lists(
+    comparison: Comparison, arms: Arms, request: PullRequest
+) -> tuple[dict[Arm, AskedSource[Pull]], AskedSource[Pull]]:
+    """Ask both arms for lists, and ask for the second lists of the noise floor."""
+    calls: dict[Arm, AskedSource[Pull]] = {}
+    sources = (arms.baseline, arms.candidate)
+    for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
+        answers_path = arms.answers_path(request.slot, name)
+        pull = methodcaller("pull", replace(request, what=arm, answers_path=answers_path))
+        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.error_text)
+    floor_request = replace(
+        request,
+        what="noise floor",
+        answers_path=arms.answers_path(request.slot, "noise floor"),
+        # A cache would return the baseline's first lists again, and the noise floor would be 0.
+        is_uncached=comparison.measuring.noise_floor is NoiseFloor.SERVE,
+    )
+    pull = methodcaller("pull", floor_request)
+    return calls, AskedSource("noise_floor", arms.second_baseline, pull, arms.error_text)
 
 
 def _ask_weights_and_relevance(

@@ -204,7 +204,7 @@ def read_lessons(series: ManySeries, past: Sequence[PastRun]) -> LessonArrays:
         rows = list(group)
         lesson_columns, columns = _match_columns(topics, series)
         lessons = [past[row].lessons for row in rows]
-        stored_numbers = [each.numbers for each in lessons if each is not None]
+        stored_numbers = [lesson.numbers for lesson in lessons if lesson is not None]
         if stored_numbers:
             # `np.ix_` selects the cells of all these numbers in these rows and columns.
             cells = np.ix_(range(LESSON_NUMBERS), rows, columns)

@@ -46,7 +46,7 @@ from monitor.statistics.attribution.decomposition import (
 from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.parts import Parts, ScoreBatch, average_parts, split_distances
 from monitor.statistics.attribution.scene import Scene
-from monitor.texts.explanations import write_distance, write_drop, write_finding
+from monitor.texts.explanations import write_distance, write_drop, write_finding, write_unchanged
 
 HEALTHY_RUNS = 20
 """A run is compared with at most this many of the newest healthy runs."""
@@ -268,6 +268,8 @@ def _make_explanation(  # noqa: PLR0913 - what was computed of a run
         if drop.main_segment is not None:
             segment = drop.main_segment.segment
         sentence = write_drop(drop)
+        if scene.are_lists_unchanged and not (drop.is_clear or drop.is_rise):
+            sentence = write_unchanged()
     else:
         sentence = write_distance(split.means)
     rows = rows_of_segment(segment, scene.segments)

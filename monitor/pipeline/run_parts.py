@@ -162,7 +162,7 @@ def build_coverage(counts: CoverageCounts, segments: Iterable[str]) -> Coverage:
 
 
 def pack_part(part: RunPart, scores: Scores) -> bytes:
-    """Return the part and the scores to store as bytes, with one Arrow stream for each table."""
+    """Write the part, and the scores that are stored, as bytes. Each table is one Arrow stream."""
     json_fields = {name: getattr(part, name) for name in _JSON_FIELDS} | {
         "ids": asdict(part.id_comparison),
         "notes": [(*key, note.text, note.users) for key, note in part.notes.items()],

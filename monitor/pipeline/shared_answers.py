@@ -124,7 +124,7 @@ class _SharedSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Return the lists of the requested users."""
-        # A run may ask in rounds. The first user tells the rounds apart.
+        # A run may ask in rounds. The first user distinguishes the rounds.
         key = (request.slot, *request.users[:1])
         users, pull = self.get_or_ask(key, lambda: (request.users, self.source.pull(request)))
         if not users.equals(request.users):

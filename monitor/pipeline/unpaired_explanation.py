@@ -41,6 +41,7 @@ from monitor.statistics.attribution.scene import Scene
 from monitor.statistics.unpaired.arms_differed import compare_before
 from monitor.statistics.unpaired.between import between_excess, count_lists
 from monitor.statistics.unpaired.exposure import find_moved_items
+from monitor.texts.explanations import join_sentences, write_unchanged
 from monitor.texts.unpaired import write_unpaired
 
 RBO_PERSISTENCE = 0.9
@@ -123,22 +124,23 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
         ),
     )
     scene = make_scene_since_run(users, past)
-    fault = None
-    since = None
+    fault_since_run = None
     if scene is not None:
         shows_items = comparison.judging.shows_items
-        fault = find_fault_since_run(users, past, scene, shows_items=shows_items)
-        since = memory.former_slot
+        fault_since_run = find_fault_since_run(users, past, scene, shows_items=shows_items)
+    fault = fault_since_run
     stale = find_stale_candidate(users, former)
     if stale is not None and _is_better(stale, fault):
         fault = Fault(finding=stale)
-        since = None
     elif fault is None:
         fault = find_fault_since_test(users)
-        since = None
     explanation = _make_explanation(series, gaps, fault, users, results)
-    if fault is not None and since is not None and former is not None:
+    since = memory.former_slot
+    if fault is not None and fault is fault_since_run and since and former:
         explanation = _compare_with_run(explanation, fault.finding, users, former, since)
+    elif scene is not None and scene.are_lists_unchanged:
+        sentences = (write_unchanged(since), explanation.sentence)
+        explanation = replace(explanation, sentence=join_sentences(sentences))
     return _make_split(users, metric, scene), explanation
 
 

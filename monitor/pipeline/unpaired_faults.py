@@ -1,7 +1,7 @@
 """Finds the fault of a run in which each user is served by one arm only."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,9 +35,9 @@ class UnpairedPast:
     ``former`` are the lists of an earlier healthy run, and ``last`` those of the last run.
     """
 
-    former: RecodedLists | None = None
-    last: RecodedLists | None = None
-    usual_histograms: Histograms = field(default_factory=dict)
+    former: RecodedLists | None
+    last: RecodedLists | None
+    usual_histograms: Histograms
 
 
 def make_scene_since_run(users: DividedSubset, past: UnpairedPast) -> Scene | None:

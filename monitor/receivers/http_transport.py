@@ -26,9 +26,10 @@ from monitor.boundary.web_proxy import WebProxy, refuse_link_local_behind
 VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
 """The errors that requests, urllib3 and the standard library raise if there is no answer."""
 _PIECE_BYTES = 16 * 1024
-_MAX_ANSWER_BYTES = 256 * 1024
-MAX_ANSWER_BYTES = 16 * 1024
-"""The largest number of bytes that are used of the body of an answer."""
+KEPT_BODY_BYTES = 16 * 1024
+"""How many bytes of the beginning of a body are kept."""
+_TOO_LARGE_BYTES = 256 * 1024
+"""A body with more bytes is not read to its end."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,9 +112,9 @@ def _read_body(raw: BaseHTTPResponse, deadline: Deadline) -> bytes | None:
     size = 0
     try:
         while piece := raw.read1(8192, decode_content=False):
-            beginning += piece[: MAX_ANSWER_BYTES - len(beginning)]
+            beginning += piece[: KEPT_BODY_BYTES - len(beginning)]
             size += len(piece)
-            if size > _MAX_ANSWER_BYTES or deadline.is_past:
+            if size > _TOO_LARGE_BYTES or deadline.is_past:
                 return None
     except (HTTPError, HTTPException, OSError):
         return None

@@ -78,13 +78,18 @@ class Wiring:
         return self.pseudonyms.find(user_id)
 
     @property
+    def comparisons(self) -> dict[str, Comparison]:
+        """All comparisons by name."""
+        return {name: watched.comparison for name, watched in self.watched.items()}
+
+    @property
     def receiver_names(self) -> tuple[str, ...]:
         """The names of all receivers. Each announced transition is delivered to them."""
         return tuple(receiver.name for receiver in self.receivers)
 
-    def close(self, timeout_s: float = PINGS_S) -> None:
-        """Send pending pings for at most ``timeout_s`` seconds."""
-        ends_at = time.monotonic() + timeout_s
+    def close(self) -> None:
+        """Send pending pings for at most `PINGS_S` seconds."""
+        ends_at = time.monotonic() + PINGS_S
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
 
@@ -127,7 +132,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
-        pings=tuple(RunPings(each, on_outcome=on_ping) for each in settings.pings),
+        pings=tuple(RunPings(ping, on_outcome=on_ping) for ping in settings.pings),
         reopen=reopen,
     )
 
@@ -273,7 +278,7 @@ def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
         if file is None:
             return None
         folder = f"{file}-answers"
-    count = sum(each.family == family for each in settings.comparisons)
+    count = sum(options.family == family for options in settings.comparisons)
     return _answer_folder(Path(folder), family, count)
 
 

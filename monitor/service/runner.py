@@ -103,11 +103,15 @@ def select_watched(
 
     Raises ConfigError if there is no such comparison.
     """
-    selected = [each for each in watched.values() if name in (None, each.comparison.family)]
+    selected = [
+        watched_comparison
+        for watched_comparison in watched.values()
+        if name in (None, watched_comparison.comparison.family)
+    ]
     if not selected:
         selected = [pick_comparison(watched, name or "")]
     if again:
-        selected = [replace(each, answers=None) for each in selected]
+        selected = [replace(watched_comparison, answers=None) for watched_comparison in selected]
     return tuple(selected)
 
 
@@ -315,8 +319,8 @@ class Runner:
         result = replace(result, finished_at=self.clock.now())
         if result.claim.has_ok_run and result.status is not RunStatus.OK:
             self.patiently(partial(self.store.runs.release, result.claim))
-            kept = f"{result.reason}; the earlier run of the slot is kept"
-            result = replace(result, reason=kept, states=(), transitions=())
+            reason = f"{result.reason}; the earlier run of the slot is kept"
+            result = replace(result, reason=reason, states=(), transitions=())
             self._publish(result)
             return result
         number = self.patiently(partial(self.store.runs.finish, result, receivers=receivers))

@@ -215,7 +215,7 @@ def _check_comparison(comparison: Partial) -> Iterator[Problem]:
         yield from _check_sources(comparison)
     yield from _check_schedule(comparison)
     yield from _check_metrics(comparison)
-    yield from _check_lists_of_last_run(comparison)
+    yield from _check_late_relevance(comparison)
     yield from _check_temporal_floor(comparison)
     yield from _check_users(comparison)
     yield from find_duplicates(
@@ -311,15 +311,38 @@ def _check_metrics(comparison: Partial) -> Iterator[Problem]:
         yield from _check_metric_input(path, arm_metric, comparison)
 
 
-def _check_temporal_floor(comparison: Partial) -> Iterator[Problem]:
-    """Report a temporal noise floor if a source joins the lists of both arms itself.
+def _check_late_relevance(comparison: Partial) -> Iterator[Problem]:
+    """Report that the lists are not stored that later relevance is compared with."""
+    if comparison.has("relevance") and lacks_stored_lists(comparison):
+        yield problem_of(
+            "keep_lists",
+            "relevance that arrives later is compared with stored lists: remove this key",
+        )
 
-    A temporal noise floor compares lists with those of the last run. For this, rankwatch must pull
-    each list from its source.
+
+def _check_temporal_floor(comparison: Partial) -> Iterator[Problem]:
+    """Report a temporal noise floor if lists cannot be compared with those of the last run.
+
+    For this, rankwatch must store all lists, some users must be in each run, and rankwatch must
+    pull each list from its source.
     """
     floor = comparison.noise_floor
     if floor is None or not floor.temporal:
         return
+    if lacks_stored_lists(comparison):
+        yield problem_of(
+            "keep_lists",
+            "a temporal noise floor compares with the lists of the last run: remove this key",
+        )
+    users = comparison.users
+    sample = None if users is None else users.sample_size
+    if sample is not None and not sample.fixed:
+        yield problem_of(
+            "noise_floor",
+            "a temporal noise floor compares with the lists of the last run, but that run did not "
+            "ask the rotating users: add fixed: ... to users.sample, or use {serve: true} or "
+            "{retrain: SOURCE}",
+        )
     sources = _list_sources(comparison).values()
     if not all(SOURCES[source.kind].is_pulled for source in sources):
         yield problem_of(
@@ -456,35 +479,6 @@ def _comparable_path(path: str | Path) -> str:
     """
     folder, name = os.path.split(path)
     return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - what may be a template
-
-
-def _check_lists_of_last_run(comparison: Partial) -> Iterator[Problem]:
-    """Report settings that need the stored lists of an earlier run.
-
-    They are reported if ``keep_lists`` does not store all lists, or if no user is in each run.
-    """
-    if comparison.has("relevance") and lacks_stored_lists(comparison):
-        yield problem_of(
-            "keep_lists",
-            "relevance that arrives later is compared with stored lists: remove this key",
-        )
-    floor = comparison.noise_floor
-    if floor is None or not floor.temporal:
-        return
-    if lacks_stored_lists(comparison):
-        yield problem_of(
-            "keep_lists",
-            "a temporal noise floor compares with the lists of the last run: remove this key",
-        )
-    users = comparison.users
-    sample = None if users is None else users.sample_size
-    if sample is not None and not sample.fixed:
-        yield problem_of(
-            "noise_floor",
-            "a temporal noise floor compares with the lists of the last run, but that run did not "
-            "ask the rotating users: add fixed: ... to users.sample, or use {serve: true} or "
-            "{retrain: SOURCE}",
-        )
 
 
 def _check_metric_input(

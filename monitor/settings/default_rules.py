@@ -8,7 +8,7 @@ from math import isfinite
 
 from monitor.measures.metrics import Metric, Need, parse
 from monitor.model.rankings import Arm
-from monitor.model.rules import Keep
+from monitor.model.rules import BOTH_ARMS, Keep
 from monitor.model.statistics import (
     CHURN,
     MEASURED_TRAITS,
@@ -80,8 +80,9 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """Return rules on the first metric, the means of two more metrics, coverage, and frozen arms.
 
-    The lists of a frozen arm do not change any more, although the other arm's lists change. An
-    unpaired comparison has only rules on the first metric, on coverage and on frozen arms.
+    The lists of a frozen arm do not change any more, although the other arm's lists change. Or the
+    lists of both arms do not change any more. An unpaired comparison has only rules on the first
+    metric, on coverage and on frozen arms.
     """
     # Leave out metrics of relevance, which arrives after the rules have judged the run.
     metrics = [
@@ -122,13 +123,13 @@ def _unpaired_rules(
 
 
 def _frozen_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
-    """Yield a rule on each arm.
+    """Yield a rule on each arm, and a rule on both arms.
 
     The rules need the stored lists of all users. If the file does not set `keep_lists` (None), all
     lists are stored as soon as a rule needs them.
     """
     if options.keep_lists in (None, Keep.ALL):
-        for arm in Arm:
+        for arm in (*Arm, BOTH_ARMS):
             yield _make_rule(alert=f"{arm.capitalize()}Frozen", frozen=arm)
 
 

@@ -132,7 +132,7 @@ def load_with_rules(
         )
     # An entry of the list ``comparisons:`` gives one comparison for each candidate. The name of the
     # entry is the family of all these comparisons.
-    entry_names = list(dict.fromkeys(each.family for each in settings.comparisons))
+    entry_names = list(dict.fromkeys(options.family for options in settings.comparisons))
     with_rules = []
     for comparison in chosen:
         entry_index = entry_names.index(comparison.family)

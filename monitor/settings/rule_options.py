@@ -337,19 +337,21 @@ class CoverageRuleOptions(_LearnedKeys):
 
 
 class FrozenRuleOptions(RuleOptions):
-    """A rule that judges how long the lists of an arm stay the same."""
+    """A rule that judges how long the lists of an arm, or of both arms, stay the same."""
 
     key: ClassVar[str] = "frozen"
     excluding: ClassVar[str] = "which learns how often an arm's lists change: remove this key"
 
-    frozen: Arm = Field(examples=["candidate"])
+    frozen: Literal["baseline", "candidate", "both"] = Field(examples=["candidate"])
     """Use this key in place of `metric` to judge how long the lists of this arm stay the same. The
     rule is in breach if the lists have not changed for an unusually long time while the other arm's
-    lists change. Such a rule needs stored lists, so rankwatch stores lists."""
+    lists change. With `both`, the rule is in breach if neither arm's lists have changed for an
+    unusually long time. Such a rule needs stored lists, so rankwatch stores lists."""
 
     def to_rule(self, k: int) -> rules.StandstillRule:  # noqa: ARG002 - other kinds need it
         """Return the rule. The options must be valid."""
-        return rules.StandstillRule(arm=self.frozen, **self._common_fields)
+        arm = None if self.frozen == rules.BOTH_ARMS else Arm(self.frozen)
+        return rules.StandstillRule(arm=arm, **self._common_fields)
 
 
 class OutcomeRuleOptions(_BelowKeys):

@@ -5,14 +5,15 @@ from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 RUNBOOKS = frozenset({
     "ArmsDiffered", "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
     "BaselineFailedLists", "BaselineFrozen", "BaselineMissingLists", "BaselineSharedList",
-    "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "CandidateFrozen",
-    "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump", "FailedLists", "FarGapRise",
-    "FirstItemDiffers", "IdenticalLists", "InterleavedLists", "MissingLists", "NoData",
-    "NoiseExcess", "NoiseExcessTrend", "OverlapDrop", "RboDrop", "RunFailing", "SelfGapDrop",
-    "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend", "ShiftedLists", "ShortLists",
-    "SimilarityDrop", "SimilarityRise", "SimilarityTrend", "SplitOff", "Stale", "StaleLists",
-    "TailDrop", "TooFewUsers", "TopReversed", "TopReversedTrend", "UsersAlike", "UsersBelowHalf",
-    "UsersBelowHalfTrend", "UsersBelowQuarter", "UsersBelowQuarterTrend",
+    "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "BothFrozen",
+    "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump",
+    "FailedLists", "FarGapRise", "FirstItemDiffers", "IdenticalLists", "InterleavedLists",
+    "MissingLists", "NoData", "NoiseExcess", "NoiseExcessTrend", "OverlapDrop", "RboDrop",
+    "RunFailing", "SelfGapDrop", "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend",
+    "ShiftedLists", "ShortLists", "SimilarityDrop", "SimilarityRise", "SimilarityTrend",
+    "SplitOff", "Stale", "StaleLists", "TailDrop", "TooFewUsers", "TopReversed",
+    "TopReversedTrend", "UsersAlike", "UsersBelowHalf", "UsersBelowHalfTrend",
+    "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip
 """The alerts that have their own runbook."""
 OWN_RULE = "OwnRule"

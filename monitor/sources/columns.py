@@ -44,7 +44,7 @@ def root_of(name: str, present: Sequence[str]) -> str:
         return name
     parts = name.split(".")
     beginnings = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
-    return next((each for each in beginnings if each in present), name)
+    return next((beginning for beginning in beginnings if beginning in present), name)
 
 
 def on_one_line(name: str, most: int = 60) -> str:

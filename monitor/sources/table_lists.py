@@ -55,10 +55,6 @@ from monitor.sources.list_collector import pull_without, spell_items
 if TYPE_CHECKING:
     from monitor.sources.table_options import ListColumnOptions
 
-_MUCH_FEWER = 4
-"""If a batch has less than a quarter of the requested users, their positions are first searched
-near the last batch, and then by the index of users."""
-
 ArrowBatch = Mapping[str, pa.Array]
 TableBatch = Mapping[str, Any]
 """Rows of a table, as columns by name. A column is an Arrow array or a sequence of Python's
@@ -90,7 +86,7 @@ class WantedUsers:
     def __init__(self, users: pd.Index[str]) -> None:
         self.index = users
         self._keys = pa.array(users, type=pa.large_string())
-        self._next = 0  # the position after the last user that a batch had
+        self._hashes = _hash(self._keys)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -99,29 +95,13 @@ class WantedUsers:
         """The position of each of these users. It is -1 for null and for users not requested."""
         if users.equals(self._keys):
             return np.arange(len(users))
-        if _MUCH_FEWER * len(users) < len(self):
-            return self._near_positions(users)
-        places = pc.index_in(users, value_set=self._keys).fill_null(-1)
-        positions: Integers = places.to_numpy().astype(np.int64)
-        return positions
-
-    def _near_positions(self, users: pa.Array) -> Integers:
-        """Find users that follow those of the last batch first, as the rows are often in order."""
-        start = self._next
-        if users.equals(self._keys.slice(start, len(users))):
-            self._next += len(users)
-            return np.arange(start, self._next)
-        start = max(0, start - 1)  # the rows of a user may be in two batches
-        near = self._keys.slice(start, 2 * len(users))
-        places = pc.index_in(users, value_set=near).fill_null(-1).to_numpy()
-        positions = np.where(places < 0, -1, places + start)
-        is_far = places < 0
-        if is_far.any():
-            # The index stores its hash table, so that the next batch needs no new one.
-            far_users = user_index(users.filter(pa.array(is_far)))
-            positions[is_far] = self.index.get_indexer(far_users)
-        self._next = int(positions.max(initial=-1)) + 1
-        return positions
+        if not self._hashes.is_unique:
+            return self.index.get_indexer(user_index(users))
+        # Numbers are found much faster than texts. Another text may have the same hash.
+        positions = self._hashes.get_indexer(_hash(users))
+        with_hash = self._keys.take(pa.array(positions, mask=positions < 0))
+        is_same = pc.fill_null(pc.equal(with_hash, users), fill_value=False)
+        return np.where(is_same, positions, -1)
 
     def take(self, positions: Integers) -> pd.Index[str]:
         """The users at these positions."""
@@ -141,6 +121,11 @@ class WantedUsers:
                 for user in self.take(np.unique(positions)):
                     failed.setdefault(user, reason)
         return failed
+
+
+def _hash(users: pa.Array) -> pd.Index[int]:
+    texts = users.to_numpy(zero_copy_only=False)
+    return pd.Index(pd.util.hash_array(texts, categorize=False))
 
 
 def wide_lists(wanted: WantedUsers, positions: Integers, lists: FlatLists) -> Pull:

@@ -186,7 +186,7 @@ def _past_runs(
             slot=run.slot,
             states=run.states,
             lessons=lessons.get(run.id),
-            standstills={each.alert: each for each in rows[run.id].standstills},
+            standstills={standstill.alert: standstill for standstill in rows[run.id].standstills},
             models=rows[run.id].models,
         )
         past_runs[run.id] = past_run

@@ -209,7 +209,9 @@ def _pack_lessons(expectations: Iterable[Expectation]) -> Mapping[str, object]:
     An expectation without a series is left out, because later runs could not match it with a rule.
     Returns no values if there are no other expectations.
     """
-    run_lessons = to_lessons(each for each in expectations if each.series is not None)
+    run_lessons = to_lessons(
+        expectation for expectation in expectations if expectation.series is not None
+    )
     if run_lessons is None:
         return {}
     return {

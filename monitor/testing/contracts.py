@@ -74,7 +74,7 @@ class SourceContract:
         with serving(lists) as options, ThreadPoolExecutor(4) as threads:
             source = open_source(SourceOptions.model_validate(options))
             pull, *others = threads.map(source.pull, [request(*users, k=k)] * 4)
-        assert [as_lists(each) for each in others] == [as_lists(pull)] * 3, (
+        assert [as_lists(other) for other in others] == [as_lists(pull)] * 3, (
             "several threads may pull at the same time"
         )
         assert set(pull.failures.values()) <= {CoverageReason.MISSING}

@@ -108,6 +108,12 @@ FIRST_STEPS: Mapping[FaultKind, str] = {
         "ask whether a new ranking of {arms} was wanted. If so, accept it. If not, withdraw it."
     ),
 }
+BOTH_FROZEN_STEP = (
+    "What to do: look at what feeds both arms: shared features, the job that publishes the lists, "
+    "and a cache in front of both arms. Also check whether rankwatch reads current lists, because "
+    "its query or its files may be old."
+)
+"""What to do first if the lists of both arms stopped changing."""
 _CONDITION_STEPS: Mapping[Condition, str] = {
     Condition.SPLIT_OFF: (
         "use no result of this test, and find out why users of one arm are lost or counted twice. "
@@ -211,11 +217,17 @@ def write_stale_since(since: datetime) -> str:
     return f"Still going on. No good run since {format_second(since)}."
 
 
-def write_frozen_since(since: datetime, missed: int) -> str:
-    """Say since when an alert on a frozen arm fires. ``missed`` is how many changes it missed."""
+def write_frozen_since(since: datetime, missed: int, *, is_about_both_arms: bool) -> str:
+    """Say since when an alert on a frozen arm fires. ``missed`` is how many changes it missed.
+
+    If both arms are frozen, ``missed`` is the number of runs in which no list changed.
+    """
+    counted = f"this arm missed {count_of(missed, 'change')} of the other arm"
+    if is_about_both_arms:
+        counted = f"neither arm's lists changed in {count_of(missed, 'run')}"
     return (
         f"Still going on. The alert fires since {format_second(since)}, but the lists are the same "
-        f"for longer: this arm missed {count_of(missed, 'change')} of the other arm."
+        f"for longer: {counted}."
     )
 
 

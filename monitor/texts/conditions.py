@@ -3,8 +3,8 @@
 The clauses have no full stop. `write_health` and `write_other_value` write sentences.
 """
 
-from monitor.model.alerts import MIN_CHANGES, AlertState, Standstill
-from monitor.model.rankings import ALL
+from monitor.model.alerts import LEAST_HISTORY, MIN_CHANGES, AlertState, Standstill
+from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition
 from monitor.texts.verdicts import count_users
 from monitor.texts.wording import count_of, write_percent
@@ -45,23 +45,29 @@ def write_ignored(reason: str, condition: str) -> str:
 
 
 def write_standstill(standstill: Standstill, most: int) -> str:
-    """Say how many changes of the other arm this arm has missed, and how many are normal."""
+    """Say how many changes of the other arm this arm has missed, and how many are normal.
+
+    For both arms, say in how many runs neither arm changed.
+    """
     arm, missed = standstill.arm, standstill.missed
+    limit = f"more than the {most} that are normal" if missed > most else f"up to {most} are normal"
+    if arm is None:
+        if not missed:
+            return f"the lists have changed; up to {most} runs without a change are normal"
+        return f"neither arm's lists have changed in {count_of(missed, 'run')}, {limit}"
     if not missed:
         return (
             f"the {arm} has missed 0 changes of the {arm.other}; up to {most} missed changes are "
             "normal"
         )
-    limit = f"more than the {most} that are normal" if missed > most else f"up to {most} are normal"
     return (
         f"lists of the {arm} have not changed while those of the {arm.other} changed {missed} "
         f"times, {limit}"
     )
 
 
-def write_churn(standstill: Standstill, churn: float, churn_of_other: float) -> str:
+def write_churn(arm: Arm, churn: float, churn_of_other: float) -> str:
     """Say for each arm which share of its items this run replaced."""
-    arm = standstill.arm
     return (
         f"this run replaced {write_percent(churn)} of the {arm}'s items and "
         f"{write_percent(churn_of_other)} of the {arm.other}'s"
@@ -69,9 +75,12 @@ def write_churn(standstill: Standstill, churn: float, churn_of_other: float) -> 
 
 
 def write_unlearned(standstill: Standstill) -> str:
-    """Say how many changes of the arm's lists the rule has seen so far."""
+    """Say how many changes of the lists, or how many days, the rule has seen so far."""
     seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
-    return f"learning how often the lists of the {standstill.arm} change: {seen}"
+    if standstill.changes >= MIN_CHANGES:
+        seen = f"{standstill.history.days} of {LEAST_HISTORY.days} days seen"
+    lists = "lists" if standstill.arm is None else f"lists of the {standstill.arm}"
+    return f"learning how often the {lists} change: {seen}"
 
 
 def write_too_few(users: int, min_users: int) -> str:

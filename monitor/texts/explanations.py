@@ -153,6 +153,12 @@ def _write_explained(share: float) -> str:
     return write_percent(share)
 
 
+def write_unchanged(slot: datetime | None = None) -> str:
+    """Say that no lists changed since the run of this slot, or since the run that a title names."""
+    since = "" if slot is None else f" since the run of {format_instant(slot)}"
+    return f"Neither arm's lists changed{since}."
+
+
 def write_drop(drop: MeanDrop) -> str:
     """Say in which segment the mean fell, and by which parts. Used if no fault was found."""
     amount = f"{abs(drop.amount):.4f}"

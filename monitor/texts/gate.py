@@ -28,11 +28,11 @@ def write_verdict(
 
     ``is_census``: every run asks the same users, so more runs do not help.
     """
-    decisive = [each for each in segments if each.verdict is verdict]
+    decisive = [result for result in segments if result.verdict is verdict]
     if verdict is GateVerdict.INCONCLUSIVE:
-        unknown = [each for each in segments if each.reason is GateReason.NO_DATA]
+        unknown = [result for result in segments if result.reason is GateReason.NO_DATA]
         return _write_undecided(margin, (unknown or decisive)[0], is_census=is_census)
-    parts = [_write_decided(margin, each) for each in decisive[:_NAMED]]
+    parts = [_write_decided(margin, result) for result in decisive[:_NAMED]]
     if len(decisive) > _NAMED:
         parts.append(f"and {len(decisive) - _NAMED} more segments")
     return "; ".join(parts)

@@ -42,7 +42,7 @@ def write_mismatch(mismatch: IdMismatch, surface: Surface = Surface.CONFIGURATIO
 
 
 def write_matching(ids: IdKind, matching: int, of: int, users: int) -> str:
-    """Say how many users of the baseline, or items of some users' lists, the candidate has."""
+    """Say how many users match, or how many items in the lists of this number of ``users``."""
     if ids is IdKind.USER:
         return f"{matching:,} of {of:,} users of the baseline are in both arms"
     return f"{matching:,} of {of:,} items in the lists of {count_of(users, 'user')} match"

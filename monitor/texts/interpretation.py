@@ -61,7 +61,7 @@ def write_other_metrics(
 ) -> list[str]:
     """Write a line for each metric by which the lists are more or less similar than by the first.
 
-    None stands for a metric that cannot be interpreted. Nothing is written if two trainings are
+    An interpretation is None if the metric cannot be interpreted. Nothing is written if two trainings are
     compared, because people decide by their distance then.
     """
     if first.trainings is not None:

@@ -92,19 +92,24 @@ def write_no_runs_suffice(learned: float, least_drop: float) -> str:
 
 
 def write_spread(
-    mean: float | None, users: float, runs: float, learned: int, *, assumes_runs: bool = False
+    mean: float | None,
+    sd_of_users: float,
+    sd_of_runs: float,
+    healthy_runs: int,
+    *,
+    assumes_runs: bool = False,
 ) -> str:
     """Write the figures of a plan: the mean, and how much users and runs vary.
 
     ``assumes_runs`` says whether the number of healthy runs is an assumption.
     """
-    healthy = "" if mean is None else f"healthy mean {mean:.4g}, "
-    learned_runs = f"{learned:,} healthy runs"
+    healthy_mean = "" if mean is None else f"healthy mean {mean:.4g}, "
+    runs = f"{healthy_runs:,} healthy runs"
     if assumes_runs:
-        learned_runs = f"assuming {learned_runs}; --learned changes this"
+        runs = f"assuming {runs}; --learned changes this"
     return (
-        f"{healthy}standard deviation {users:.3g} over users and {runs:.3g} over runs "
-        f"({learned_runs})"
+        f"{healthy_mean}standard deviation {sd_of_users:.3g} over users and {sd_of_runs:.3g} over "
+        f"runs ({runs})"
     )
 
 

@@ -15,7 +15,8 @@ def write_run_notes(run: Run, same_lists_since: datetime | None) -> Iterator[str
     ``same_lists_since`` is the slot of the previous run if that run had the same lists.
     """
     if same_lists_since is not None:
-        yield f"this run has the same lists as the run of {format_instant(same_lists_since)}"
+        since = format_instant(same_lists_since)
+        yield f"neither arm's lists changed: this run has the same lists as the run of {since}"
     for arm, model in (run.models or {}).items():
         yield _write_model(arm, model)
     if run.labelled_at is not None:

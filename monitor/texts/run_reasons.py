@@ -160,7 +160,9 @@ def write_failures(reasons: RunReasons) -> str | None:
 
     Return None if no arm lost lists.
     """
-    failures = [write_failure(each) for each in reasons if each.kind is RunReasonKind.LOST_LISTS]
+    failures = [
+        write_failure(reason) for reason in reasons if reason.kind is RunReasonKind.LOST_LISTS
+    ]
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
         return f"both arms failed: {', '.join(failures)}"
     return failures[0] if failures else None
@@ -182,16 +184,16 @@ def write_lost_share(
     share. The run's reasons follow. ``counts`` are the numbers of users without a list and of all
     users that were asked for.
     """
-    whole = write_run_reasons(reasons)
+    all_reasons = write_run_reasons(reasons)
     if find_reason(reasons, RunReasonKind.BOTH_FAILED) is not None:
-        return whole, write_failures(reasons) or shown
+        return all_reasons, write_failures(reasons) or shown
     if arm is None:
-        return f"{shown}: {whole}", write_failures(reasons) or shown
+        return f"{shown}: {all_reasons}", write_failures(reasons) or shown
     loss = find_reason(reasons, RunReasonKind.LOST_LISTS, arm)
     if loss is None:
-        return f"{shown}: {whole}", shown
+        return f"{shown}: {all_reasons}", shown
     if (loss.users, loss.asked) != counts:  # the run counted other users
-        return f"{shown}: {whole}", write_failure(loss)
+        return f"{shown}: {all_reasons}", write_failure(loss)
     place = reasons.index(loss)
     others = write_run_reasons((*reasons[place + 1 :], *reasons[:place]))
     causes = with_cause(shown, write_causes(loss.causes))

@@ -12,6 +12,7 @@ import pytest
 import published
 from factories import (
     DAY,
+    HOUR,
     SLOT,
     arm_score,
     comparison,
@@ -161,116 +162,135 @@ def test_states_and_transitions_have_the_learned_limit():
         assert later.state == now
 
 
-FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
-
-
-def churn(baseline, candidate):
-    values = ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate))
-    return tuple(
-        arm_score(arm=arm, metric="self_churn", value=value, n=700) for arm, value in values
-    )
-
-
-def play(*moves, **changes):
-    """What the rule says run after run, each remembering the last one."""
-    watched = comparison(rules=(replace(FROZEN_RULE, **changes),))
-    rejudging = Rejudgement(comparison=watched)
-    told = []
-    for day, move in enumerate(moves):
-        run = published.record(SLOT + day * DAY, arm_scores=churn(*move))
-        change = next(iter(rejudging.judge(run)), None)
-        (state,) = rejudging.states.values()
-        told.append((state.outcome, state.reason, change))
-    return told
-
-
-UNKNOWN = (None, None)
-TRAINED = (0.25, 0.25)
-STILL = (0.25, 0.0)
-
-
-MOVES = {
-    "u": UNKNOWN,
-    "t": TRAINED,
-    "s": STILL,
-    "0": (0.0, 0.0),
-    "c": (0.0, 0.25),
-    "p": (0.25, 0.024),
-    "q": (0.25, 0.03),
+FROZEN_RULES = {
+    alert: StandstillRule(alert=alert, arm=arm)
+    for alert, arm in {"candidate": Arm.CANDIDATE, "baseline": Arm.BASELINE, "both": None}.items()
 }
+MOVES = {
+    move: churn
+    for move, *churn in cells("""
+t  0.25  0.25
+s  0.25  0
+0  0     0
+c  0     0.25
+p  0.25  0.024
+q  0.25  0.03
+n  0.0199  0.0199
+m  0     0.02
+w  0.012  0.012
+x  0     0
+""")
+}
+"""The share of items that each arm replaced. In other runs there are no lists to compare with."""
+STATUSES = {"f": RunStatus.FAILED, "i": RunStatus.INSUFFICIENT}
+
+
+def play(moves, *rules, every=DAY):
+    """Runs one after another, and the number and the change of each alert that changes.
+
+    In the run `x`, only the first rule is configured.
+    """
+    holidays = ((SLOT + 40 * DAY, SLOT + 43 * DAY),)
+    rejudging = Rejudgement(comparison=comparison())
+    changes = []
+    for number, move in enumerate(moves):
+        judged = rules[:1] if move == "x" else rules
+        rejudging.comparison = comparison(rules=judged, holidays=holidays)
+        scores = [
+            arm_score(arm=arm, metric="self_churn", value=float(value), n=700)
+            for arm, value in zip(Arm, MOVES.get(move, ()), strict=False)
+        ]
+        status = STATUSES.get(move, RunStatus.OK)
+        run = published.record(SLOT + number * every, status=status, arm_scores=scores)
+        changes += [(number, change) for change in rejudging.judge(run)]
+    return rejudging, changes
+
+
 FIRED = """
 # A candidate that misses three trainings of the baseline, and an arm of which a tenth is trained.
-utttssss        6
-tt pppq*4 t     4
-# Neither arm is trained; the candidate is trained some hours after the baseline.
-tt 0*50         -
-s0c0*20         -
+utttssss        24  0 0 7 None   candidate 6
+tt pppq*4 t     24  0 0 19 2     candidate 4, end 18
+# The candidate is trained some hours after the baseline.
+s0c0*20         24  1 1 40 4     -
 # It is trained weekly, seen twice; then more than the 2 + 9 of its weeks.
-tssssss*6       -
-tssssss*6 s*6   47
-# A standstill that was told is no rhythm.
-tt s*20 tt s*4  4 26
+tssssss*6       24  0 0 42 2     -
+tssssss*6 s*6   24  0 0 48 2     candidate 47
+# A standstill that fired is not learned.
+tt s*20 tt s*4  24  0 0 28 2     candidate 4, end 22, candidate 26
+u t*9 000 t     24  0 0 10 2     both 12, end 13
+# Neither arm is trained. This is judged after eight days.
+tt 0*50         24  47 0 2 2     both 8
+# Two runs without a training are normal, and then five are.
+t*9 00 t 0*5    24  5 2 10 5     -
+t*9 00 t 0*6 c  24  0 2 11 5     both 17, end 18
+# Weekends without trainings, and hourly runs with a daily training.
+ttttt00*2 ttttt 0*6             24  6 2 15 5    both 24
+t00000000000000000000000*9 0*15  1   38 23 9 37  both 230
+# One arm changes, and then it stays the same.
+t*9 00s00c00 s*5  24  0 2 16 5   candidate 21
+# Runs fail, have no lists of an earlier run, or have no such rule.
+t*9 00ff0       24  3 0 9 2      both 13
+t*9 00uu0       24  3 0 9 2      both 13
+t*9 00x000      24  3 0 0 None   -
+# At least 2 % of the items is a change.
+t*9 nnnm        24  0 0 10 2     both 11, end 12
+# Arms that always change a little do not stand still.
+m*9 w*9 000     24  3 0 9 2      both 20
+# The days 40 to 42 are a holiday.
+t*39 0*6        24  3 0 39 2     both 44
+t*37 0*4 t      24  0 0 38 2     both 39, end 41
 """
-"""What the arms do day after day, and the days on which it fires."""
+"""What the arms do run after run, and the hours between two runs.
+
+Then what the rule on both arms counted in the end: runs without a change, the longest standstill, changes and the limit. Then
+the numbers of the runs in which an alert fires or ends.
+"""
 
 
-def test_a_standstill_fires_once_on_the_day_on_which_it_is_longer_than_usual():
-    for moves, days in cells(FIRED):
-        played = [
-            (word.partition("*")[0] * int(word.partition("*")[2] or 1)) for word in moves.split()
+def test_a_standstill_fires_once_when_it_is_longer_than_usual_and_ends_with_the_next_change():
+    for moves, hours, counts, events in cells(FIRED):
+        words = [word.partition("*") for word in moves.split()]
+        runs = "".join(word * int(times or 1) for word, _, times in words)
+        rejudging, changes = play(runs, *FROZEN_RULES.values(), every=int(hours) * HOUR)
+        last = rejudging.past["0" * 64][-1].standstills["both"]
+        assert f"{last.missed} {last.longest} {last.changes} {last.limit}" == counts
+        told = [
+            f"{change.alert if change.is_start else 'end'} {number}" for number, change in changes
         ]
-        told = play(*(MOVES[letter] for letter in "".join(played)))
-        fired = [
-            str(day)
-            for day, (*_, change) in enumerate(told)
-            if change is not None and change.is_start
-        ]
-        assert fired == days.replace("-", "").split()
+        assert ", ".join(told) == events.replace("-", "")
 
 
-def test_a_standstill_is_reported_once_and_ends_with_the_next_change():
-    start, end = (
-        change for *_, change in play(TRAINED, TRAINED, *[STILL] * 5, TRAINED) if change is not None
-    )
-    assert start.to_state == State.FIRING
-    assert end.to_state == State.QUIET
-    assert start.reason == (
-        "lists of the candidate have not changed while those of the baseline changed 3 times, "
-        "more than the 2 that are normal; this run replaced 0 % of the candidate's items and 25 % of "
-        "the baseline's"
-    )
-    assert start.value == 3.0
-    assert start.threshold == 2.0
-    assert start.users == 700
+STARTS = """
+tttttssss  candidate  lists of the candidate have not changed while those of the baseline changed 3 times, more than \
+the 2 that are normal; this run replaced 0 % of the candidate's items and 25 % of the baseline's
+ttttttttnnn  both  neither arm's lists have changed in 3 runs, more than the 2 that are normal; this run replaced 2 % of \
+the baseline's items and 2 % of the candidate's
+"""
+
+
+def test_the_reason_of_a_standstill_names_its_length_and_its_limit():
+    for moves, alert, reason in cells(STARTS):
+        _, ((_, start),) = play(moves, *FROZEN_RULES.values())
+        assert (start.alert, start.reason) == (alert, reason)
+        assert (start.value, start.threshold, start.users) == (3.0, 2.0, 700)
 
 
 UNTOLD = """
-# moves  rule      outcome  reason
-ussss    usual     too_few  learning how often the lists of the candidate change: 0 of 2 changes seen
-s        baseline  too_few  learning how often the lists of the baseline change: 1 of 2 changes seen
-u        usual     no_data  there are no lists of an earlier run to compare with
-t        of 701    too_few  only 700 users had a list in the last run too, fewer than the 701 needed
+# moves  rule     users  outcome  reason
+ussss    candidate  700  too_few  learning how often the lists of the candidate change: 0 of 2 changes seen
+s        baseline   700  too_few  learning how often the lists of the baseline change: 1 of 2 changes seen
+s        both       700  too_few  learning how often the lists change: 1 of 2 changes seen
+0cs00    both       700  too_few  learning how often the lists change: 3 of 8 days seen
+u        both       700  no_data  there are no lists of an earlier run to compare with
+t        both       701  too_few  only 700 users had a list in the last run too, fewer than the 701 needed
+f        both       700  error    the run failed
+i        candidate  700  no_data  too few users of the panel could be compared
 """
-RULES: Any = {
-    "usual": {},
-    "baseline": {"arm": Arm.BASELINE},
-    "of 701": {"min_users": 701},
-}
 
 
 def test_a_standstill_that_cannot_be_judged_has_a_reason():
-    for moves, changes, outcome, reason in cells(UNTOLD):
-        assert play(*(MOVES[letter] for letter in moves), **RULES[changes])[-1] == (
-            outcome,
-            reason,
-            None,
-        )
-
-
-def test_a_run_that_is_not_ok_does_not_judge_a_standstill():
-    for status, outcome in (
-        (RunStatus.FAILED, Outcome.ERROR),
-        (RunStatus.INSUFFICIENT, Outcome.NO_DATA),
-    ):
-        (state,), _ = evaluate(comparison(rules=(FROZEN_RULE,)), status=status, run_reason="x")
-        assert state.outcome is outcome
+    for moves, alert, users, *wanted in cells(UNTOLD):
+        judged = replace(FROZEN_RULES[alert], min_users=int(users))
+        rejudging, started = play(moves, judged)
+        (state,) = rejudging.states.values()
+        assert [state.outcome, state.reason, started] == [*wanted, []]

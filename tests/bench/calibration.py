@@ -17,6 +17,7 @@ from numpy.random import default_rng
 from scipy.special import betainc, chdtri, stdtrit
 
 from bench import show
+from factories import DAY, SLOT
 from monitor.alerts.conditions import _count_changes
 from monitor.alerts.verdicts import MOST_AGAIN, NORMAL_AGAIN
 from monitor.measures.kernels.exposure import weigh_changes
@@ -615,25 +616,33 @@ FROZEN_RUNS = 400, 300
 
 
 def check_frozen():
-    """Pages of `CandidateFrozen` while the candidate is trained late and the baseline before each run."""
+    """Pages while trainings are late.
+
+    `CandidateFrozen` while the candidate is trained late and the baseline before each run, and `BothFrozen` while both arms are
+    trained late together.
+    """
     rng, rows = default_rng(1), []
     runs, copies = FROZEN_RUNS
-    for days, late in TRAININGS:
-        pages = np.array([count_frozen(days, late, rng, runs) for _ in range(copies)])
+    for arm, (days, late) in itertools.product((Arm.CANDIDATE, None), TRAININGS):
+        pages = np.array([count_frozen(arm, days, late, rng, runs) for _ in range(copies)])
         ratios = (f"{each * STATED / (runs * copies):.3f}" for each in (pages.sum(), bound(pages)))
-        rows.append((days, f"{late:.0%}", pages.sum(), *ratios))
-    columns = ("runs between trainings", "late", "pages", "of stated", "95 % bound of that")
-    show("False pages of an arm that is trained late", columns, rows)
+        rows.append((arm or "both", days, f"{late:.0%}", pages.sum(), *ratios))
+    columns = "arm|runs between trainings|late|pages|of stated|95 % bound of that"
+    show("False pages of arms that are trained late", columns.split("|"), rows)
 
 
-def count_frozen(days, late, rng, runs):
-    standstill = Standstill(alert="CandidateFrozen", arm=Arm.CANDIDATE)
+def count_frozen(arm, days, late, rng, runs):
+    standstill = Standstill(alert="Frozen", arm=arm)
     age = pages = is_firing = 0
-    for lateness in rng.random(runs):
+    for run, lateness in enumerate(rng.random(runs)):
         age += 1
         is_trained = age >= days and lateness >= late
         age *= not is_trained
-        churn = {Arm.BASELINE: LISTED, Arm.CANDIDATE: LISTED * is_trained}
+        churn = {
+            Arm.BASELINE: LISTED * (is_trained or arm is not None),
+            Arm.CANDIDATE: LISTED * is_trained,
+        }
+        standstill = replace(standstill, slot=SLOT + run * DAY)
         standstill = _count_changes(standstill, churn, was_firing=bool(is_firing))
         is_breach = standstill.limit is not None and standstill.missed > standstill.limit
         pages += is_breach and not is_firing

@@ -9,7 +9,6 @@ ratio is the CPU time of a run, divided by this time. A row takes up to three ro
 
 import gzip
 import os
-import re
 import sqlite3
 import subprocess
 import sys
@@ -26,24 +25,12 @@ from bench import parse_options, show
 from bench.canned import canned_server
 from monitor.model.immutable import immutable
 from places import ROOT
+from servers.daemon import find_address
 
 WARM_ROUNDS = 2
 COLUMNS = (
-    "comparisons",
-    "slots",
-    "ran",
-    "users/min",
-    "lag p50 s",
-    "lag p99 s",
-    "CPU ms/run",
-    "aiohttp ms",
-    "ratio",
-    "CPU %",
-    "RSS MB",
-    "scrape s",
-    "longest",
-    "page MB",
-    "gzip kB",
+    "comparisons|slots|ran|users/min|lag p50 s|lag p99 s|CPU ms/run|aiohttp ms|ratio|CPU %|RSS MB|"
+    "scrape s|longest|page MB|gzip kB"
 )
 COMPARISON = """
   - name: {name}
@@ -143,7 +130,9 @@ def main(arguments):
                 with serving(plan, folder, address) as (daemon, url):
                     alone_ms = _measure_requests_alone(address, plan.users)
                     rows.append((one, *_watched(plan, daemon, url, folder / "many.db", alone_ms)))
-    show(f"{options.users} users, every {options.every} s, {options.root}", COLUMNS, rows)
+    show(
+        f"{options.users} users, every {options.every} s, {options.root}", COLUMNS.split("|"), rows
+    )
 
 
 @contextmanager
@@ -171,8 +160,8 @@ def serving(plan, folder, address, *watched):
 
 def _address(log, daemon):
     while daemon.poll() is None:
-        if found := re.search(r'"url": "(\S+)", .*"rankwatch started"', log.read_text()):
-            return found[1]
+        if address := find_address(log):
+            return address
         time.sleep(0.1)
     sys.exit(f"the daemon ended: {log.read_text()}")
 

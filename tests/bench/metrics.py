@@ -29,19 +29,23 @@ from monitor.measures.metrics import METRICS, parse, score_all
 from monitor.measures.pairing.ids import encode_ids
 from monitor.model.rankings import PairBatch
 from places import ROOT
+from tables import cells
 
 REPEATS = 3
 P = 0.9
 PAIR = (parse("extended_tau"), parse(f"rbo(p={P})"))
 CATALOGUE = 100_000
-CASES = (
-    (5, 1_000_000, 100_000, 300),
-    (10, 1_000_000, 50_000, 300),
-    (20, 300_000, 20_000, 200),
-    (50, 100_000, 5_000, 100),
-    (100, 50_000, 2_000, 50),
-    (1000, 1_000, 50, 5),
-)
+CASES = [
+    [int(number) for number in row]
+    for row in cells("""
+5     1_000_000  100_000  300
+10    1_000_000  50_000   300
+20    300_000    20_000   200
+50    100_000    5_000    100
+100   50_000     2_000    50
+1000  1_000      50       5
+""")
+]
 """k, and the pairs for two metrics, for all metrics, and for other packages."""
 TEXT_PAIRS, MEMORY_PAIRS = 1_000_000, 10_000_000
 

@@ -93,7 +93,7 @@ def test_files_compare_as_the_same_lists_do_in_python(compared):
             assert found[name] == pytest.approx(row[name], abs=1e-12)
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_make_the_order():
     rows = [
         (user, item, rank, score)
@@ -116,6 +116,7 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
     """)
 
 
+@pytest.mark.slow
 def test_the_last_line_says_whether_the_candidate_differs_more_than_a_second_training():
     write_rows(
         "second.jsonl",
@@ -207,6 +208,7 @@ def test_users_and_their_segments_may_be_in_a_file_of_their_own_or_unknown():
     assert paired_by_segment(said)["country=unknown"] == 0
 
 
+@pytest.mark.slow
 def test_lists_that_are_longer_than_k_are_noted_whatever_usual_names_their_columns_have():
     pairs = [(name, item, rank) for name, items in BASE.items() for rank, item in enumerate(items)]
     write_long("long.csv", ",", ["customer", "product", "position"], pairs)
@@ -296,6 +298,7 @@ def test_every_mistake_is_one_line_that_says_what_to_do():
         assert_refused(f"{COMPARE} {options} | 2 | {words}")
 
 
+@pytest.mark.slow
 def test_files_without_a_pair_of_lists_are_an_error_with_a_reason_and_left_out_rows_are_noted_with_theirs():
     odd = {"user_id": "u1", "items": "1;2"}
     for row, words in (

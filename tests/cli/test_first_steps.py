@@ -5,6 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from commands import assert_refused, of_all, one_line, rankwatch, read_json
 from servers.recommender import running_recommender
 from tables import parsed
@@ -66,6 +68,7 @@ SHOP = "Customer,position,product"
 SHOP_PLACES = [(user, rank, item) for user, item, rank in PLACES]
 
 
+@pytest.mark.slow
 def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_are_noticed():
     for name in ("old.csv", "new.csv", "second.csv"):
         write_csv(name, SHOP, SHOP_PLACES)
@@ -96,6 +99,7 @@ def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_ar
     )
 
 
+@pytest.mark.slow
 def test_lists_that_cannot_be_compared_are_reported_at_once_and_the_next_attempt_ends_the_alert():
     write_csv("baseline.csv", SHOP, SHOP_PLACES)
     write_csv("candidate.csv", SHOP, [("nobody", 1, "a")])

@@ -16,7 +16,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_both_lists_show_titles_and_without_the_catalogue_ids_and_check_says_why(world):
     write_lists(world / "candidate.jsonl", APART)
     items = [*SIMILAR, *APART]

@@ -294,7 +294,7 @@ def test_the_first_command_of_a_page_comes_after_at_most_250_words():
 
 
 @pytest.mark.early(30)
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_messages_and_outputs_of_the_pages_are_what_rankwatch_sends_and_prints():
     """`PYTHONPATH=.:tests:config python -m runbooks.samples` writes them again."""
     with short_folder() as folder:

@@ -99,9 +99,8 @@ def test_the_bounds_of_very_long_lists_keep_their_order():
         [(list(range(100_000)), [*range(200_000, 201_000), *range(1000, 100_000)])]
     )
 
-    least, middle, most = (
-        score_all(batch, [kind(p=0.9)])[f"{kind.name}(p=0.9)"][0] for kind in (RboMin, Rbo, RboMax)
-    )
+    scores = score_all(batch, [kind(p=0.9) for kind in (RboMin, Rbo, RboMax)])
+    least, middle, most = (score for (score,) in scores.values())
 
     assert 0 <= least <= middle <= most < 1e-12
 

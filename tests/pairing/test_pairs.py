@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from factories import panel, pull, rankings
+from factories import panel, pull, relevance, weights
 from monitor.measures.metrics import METRICS, Need, parse, score_all
 from monitor.measures.pairing import ListedItems, pair_users
 from monitor.measures.pairing.ids import decode_row
-from monitor.model.rankings import Arm, CoverageReason, ItemWeights, Pull, RelevanceTable
+from monitor.model.rankings import Arm, CoverageReason, Pull
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
 
@@ -115,22 +115,6 @@ def test_tied_neighbours_are_in_the_order_of_their_ids_as_text():
 
 
 BIG = 2**40
-
-
-def weights(known):
-    items = rankings({"": list(known)}).items
-    return ItemWeights(items=items, weights=np.array(list(known.values()), dtype=float))
-
-
-def relevance(known):
-    listed = rankings({user: list(graded) for user, graded in known.items()})
-    grades = [grade for graded in known.values() for grade in graded.values()]
-    return RelevanceTable(
-        users=listed.users,
-        offsets=listed.offsets,
-        items=listed.items,
-        grades=np.array(grades, dtype=float),
-    )
 
 
 def spelt(spell, *items):

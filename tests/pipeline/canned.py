@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from factories import MINUTE, SLOT, HeldClock, claim, pull, rankings
+from factories import MINUTE, SLOT, HeldClock, claim, pull, relevance, weights
 from monitor.model.memory import Memory
-from monitor.model.rankings import ItemWeights, RelevanceTable, UserTable
+from monitor.model.rankings import UserTable
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 
@@ -54,11 +53,7 @@ class CannedWeights(Canned):
 
     def weights(self, slot):
         assert slot == SLOT
-        found = self.given({})
-        return ItemWeights(
-            items=rankings({"": list(found)}).items,
-            weights=np.array(list(found.values()), dtype=np.float64),
-        )
+        return weights(self.given({}))
 
 
 class CannedTitles(Canned):
@@ -66,17 +61,6 @@ class CannedTitles(Canned):
 
     def titles(self, slot, items):
         return {item: title for item, title in self.given({}).items() if item in items}
-
-
-def graded(grades):
-    table = rankings({user: list(of_user) for user, of_user in grades.items()})
-    values = [grade for of_user in grades.values() for grade in of_user.values()]
-    return RelevanceTable(
-        users=table.users,
-        offsets=table.offsets,
-        items=table.items,
-        grades=np.array(values, dtype=np.float64),
-    )
 
 
 @dataclass
@@ -89,7 +73,7 @@ class CannedRelevance:
     def relevance(self, slot):
         self.asked.append(slot)
         answer = Canned(self.known.get(slot)).given(None)
-        return None if answer is None else graded(answer)
+        return None if answer is None else relevance(answer)
 
 
 def arms(baseline, candidate, asked=None, **more):

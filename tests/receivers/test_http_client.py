@@ -11,7 +11,7 @@ from monitor.boundary import link_local
 from monitor.model.errors import DeliveryError
 from monitor.model.instants import retry_after_s
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
-from monitor.receivers.http_transport import MAX_ANSWER_BYTES
+from monitor.receivers.http_transport import KEPT_BODY_BYTES
 from servers import hanging_name, webhook
 from servers.daemon import wait_for
 from tables import parsed
@@ -64,7 +64,7 @@ def test_the_status_counts_and_of_the_body_the_start_where_it_came_to_its_end_in
     answers = [post(collector.url) for _ in range(3)]
     collector.replies.extend([webhook.trickle_body, trickle_chunk_size])
     answers += [post(collector.url, timeout_s=1) for _ in range(2)]
-    bounded = (200, b"x" * MAX_ANSWER_BYTES)
+    bounded = (200, b"x" * KEPT_BODY_BYTES)
     found = [(each.status, each.body) for each in answers]
     assert found == [(400, b"invalid"), bounded, *[(200, None)] * 3]
 

@@ -69,13 +69,13 @@ def test_half_goes_to_all_and_the_rest_to_the_others_alike():
 
 def looking(**changes):
     return DropSearch(
-        **{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9} | changes
+        **{"sd": 0.3, "wander": 0.03, "learned": 30.0, "alpha": 1 / 270, "power": 0.9} | changes
     )
 
 
 def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles():
     """2.3263 + 1.2816 at 1 % and 90 %: the textbook's sample size."""
-    found = looking(learned=math.inf, share=0.01)
+    found = looking(learned=math.inf, alpha=0.01)
 
     assert found.shift == pytest.approx(3.6079, abs=2e-3)
     assert found.least_drop(100) == pytest.approx(
@@ -87,7 +87,7 @@ def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles():
 
 
 def test_the_shift_is_the_non_centrality_of_scipys_t():
-    found = looking(learned=14, share=0.01, power=0.8)
+    found = looking(learned=14, alpha=0.01, power=0.8)
 
     assert 1 - scipy.stats.nct.cdf(scipy.stats.t.isf(0.01, 13), 13, found.shift) == pytest.approx(
         0.8, abs=1e-6
@@ -124,7 +124,7 @@ def test_the_users_found_are_the_fewest_that_see_the_drop(drop, learned, wander,
 
 
 def test_values_out_of_range_are_refused():
-    bad = {"sd": (math.nan, -1.0), "share": (0.0, 0.6), "power": (1.0,), "learned": (1.0,)}
+    bad = {"sd": (math.nan, -1.0), "alpha": (0.0, 0.6), "power": (1.0,), "learned": (1.0,)}
     for name, values in bad.items():
         for value in values:
             with pytest.raises(InputError):

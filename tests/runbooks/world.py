@@ -125,11 +125,11 @@ def write_fault(healthy, folder, fault):
     """Copy the healthy days, and write and run the days with the fault."""
     shutil.copytree(healthy, folder)
     _write_config(folder, fault)
-    yesterday = healthy_lists(fault.arm, HEALTHY - 1)
-    for day in range(fault.days):
-        for arm in ("baseline", "candidate"):
+    for arm in ("baseline", "candidate"):
+        yesterday = healthy_lists(arm, HEALTHY - 1)
+        for day in range(fault.days):
             lists = healthy_lists(arm, HEALTHY + day)
-            if arm == fault.arm:
+            if fault.arm in (arm, "both"):
                 fault.apply(lists, yesterday, day)
                 yesterday = lists
             if lists:

@@ -21,6 +21,13 @@ def wait_for(look, what, *, timeout_s=500.0):
     pytest.fail(f"not seen within {timeout_s} s: {what}")
 
 
+def find_address(log, begin=0):
+    """The address of the daemon that writes this log from ``begin`` on, as soon as it has started."""
+    text = log.read_bytes()[begin:].decode() if log.exists() else ""
+    found = re.search(r'"url": "(\S+)", .*"rankwatch started"', text)
+    return found and found[1]
+
+
 class ServeProcess:
     """A running daemon; ``log`` is what it wrote to standard error."""
 
@@ -37,10 +44,8 @@ class ServeProcess:
             raise
 
     def _address(self, begin):
-        text = self.log.read_bytes()[begin:].decode() if self.log.exists() else ""
-        assert ended(self._process, 0) is None, f"the daemon ended: {text}"
-        found = re.search(r'"url": "(\S+)", .*"rankwatch started"', text)
-        return found[1] if found else None
+        assert ended(self._process, 0) is None, f"the daemon ended: {self.log.read_text()}"
+        return find_address(self.log, begin)
 
     @property
     def pid(self):

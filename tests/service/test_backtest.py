@@ -154,6 +154,7 @@ def test_a_statistic_without_a_summary_comes_from_kept_scores_for_all_users(repl
     assert first["value"] == pytest.approx(160 / 300), "users of that day whose score is below 0.5"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("url")
 def test_kept_lists_give_segments_and_metrics_that_were_not_measured(replayed, tmp_path):
     """The newest run keeps its lists, and the last one before its alert; Jaccard is 0.5 at most."""
@@ -176,6 +177,7 @@ def test_kept_lists_give_segments_and_metrics_that_were_not_measured(replayed, t
     assert few["rules"]["Jaccard"]["runs_not_judged"] == 7
 
 
+@pytest.mark.slow
 def test_errors_in_the_file_of_rules_name_the_line(replayed, tmp_path):
     file = tmp_path / "rules.yaml"
     for text, said in (

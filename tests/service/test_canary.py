@@ -31,7 +31,7 @@ from monitor.receivers.webhook import TIMESTAMP
 from monitor.service.composition import open_wiring
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
-from servers.daemon import wait_for
+from servers.daemon import find_address, wait_for
 from storage.worked import store_at
 
 pytestmark = [
@@ -87,21 +87,14 @@ def play(world, config, connection):
     with running(
         ["serve", "--config", str(config)], cwd=config.parent, env=world.environ, out=log
     ) as process:
-        address = wait_for(
-            lambda: (
-                log.exists()
-                and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes())
-            ),
-            "its address",
-        )
-        assert address
+        address = wait_for(partial(find_address, log), "its address")
         await_all(world)
         wait_for(
             lambda: connection.execute("SELECT FROM notifications").fetchone() is not None,
             "a message noted",
         )
         names = [each["name"] for each in json.loads(config.read_text())["comparisons"]]
-        outputs = {f"page {page}": body for page, body in pages(address[1].decode(), names)}
+        outputs = {f"page {page}": body for page, body in pages(address, names)}
         reload_broken(process, config, log)
         process.terminate()
         assert ended(process) == 0

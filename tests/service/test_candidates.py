@@ -80,7 +80,7 @@ def world(tmp_path, monkeypatch):
         yield World(tmp_path, [stack.enter_context(running_recommender()) for _ in range(4)])
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_three_candidates_need_one_pull_of_the_baseline_and_score_like_three_comparisons(world):
     world.configure({"feed": world.several})
     together = read_json(f"run-once feed --slot {AT}")
@@ -103,7 +103,7 @@ def test_three_candidates_need_one_pull_of_the_baseline_and_score_like_three_com
     assert world.baseline.attempts == dict.fromkeys(USERS, 2 + 6)
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_pairs_of_candidates_are_compared_without_another_pull(world):
     world.configure({"feed": f"{world.several}\n    pairs: true\n    rules: default"})
     found = read_json(f"run-once feed --slot {AT}")
@@ -113,7 +113,7 @@ def test_pairs_of_candidates_are_compared_without_another_pull(world):
     assert all(server.attempts == dict.fromkeys(USERS, 1) for server in world.candidates.values())
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_commands_accept_one_candidate_or_all_of_them(world):
     own = f"candidate: {world.asks(world.baseline)}\n    {world.several}"
     world.configure({"other": world.several, "feed": own})
@@ -129,7 +129,7 @@ def test_commands_accept_one_candidate_or_all_of_them(world):
         assert set(re.findall(r'comparison="([^"]+)"', text)) == names
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_in_a_daemon_a_candidate_that_hangs_or_fails_does_not_affect_the_others(world):
     world.candidates["a"].otherwise = "slow"
     world.candidates["b"].otherwise = "server_error"

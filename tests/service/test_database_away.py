@@ -79,7 +79,7 @@ def test_after_a_fault_of_the_database_the_slot_runs_once_and_the_daemon_continu
     monkeypatch.setattr(jobs, "PROBE_LIMIT", 2 * SECOND)
     with watching(config) as watched:
         watched.await_run(NOON)
-        hung = watched.daemon._in_force.wiring.watched["feed"]
+        hung = watched.daemon._wiring.watched["feed"]
         with hung.in_use:
             watched.let_pass(HOUR)
             wait_for(lambda: watched.daemon._runner.claims, "a run under way")

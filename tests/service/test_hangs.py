@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("url")
 
 
 def sources(watched):
-    return watched.daemon._in_force.wiring.watched["feed"]
+    return watched.daemon._wiring.watched["feed"]
 
 
 def await_rescue(watched, hung):

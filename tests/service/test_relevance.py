@@ -41,7 +41,7 @@ def arrive(bought, day):
     shutil.copy(arm_folder("relevance") / f"{day:%Y-%m-%d}.parquet", bought)
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_backfill_measures_arrived_relevance_and_reports_waiting_runs(bought):
     write(bought, within="9999d")
     rankwatch("replay --since 2024-01-01 --until 2024-01-03")
@@ -67,7 +67,7 @@ def test_backfill_measures_arrived_relevance_and_reports_waiting_runs(bought):
     assert "failed" in failed.stdout
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_the_daemon_measures_relevance_that_arrives_after_its_run(bought):
     config = write(bought, within="7d")
     rankwatch("replay --since 2024-01-01 --until 2024-01-01")

@@ -55,6 +55,7 @@ def after_run_of(watched, comparison):
     return wait_for(look, f"the first run of {comparison}")
 
 
+@pytest.mark.slow
 def test_a_reload_removes_a_comparison_completely_and_ends_only_its_alert(tmp_path, url, collector):
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
 

@@ -6,6 +6,7 @@
 import json
 import re
 from contextlib import ExitStack
+from functools import partial
 from urllib.request import urlopen
 
 import pandas as pd
@@ -22,7 +23,7 @@ from forking import running
 from monitor.service import message_pictures
 from monitor.service.commands import one_shot
 from servers.certificates import self_signed
-from servers.daemon import wait_for
+from servers.daemon import find_address, wait_for
 from servers.smtp import running_mail_server
 from servers.webhook import answer, running_webhook
 
@@ -74,18 +75,11 @@ def look(config, environ):
     log.unlink(missing_ok=True)
     command, before = ["serve", "--config", str(config)], private_faults.send_pictures_as_text
     with running(command, cwd=config.parent, out=log, env=environ, before=before):
-        found = wait_for(
-            lambda: (
-                log.exists()
-                and re.search(rb'"url": "(\S+)", .*"rankwatch started"', log.read_bytes())
-            ),
-            "it",
-        )
-        assert found
+        address = wait_for(partial(find_address, log), "its address")
         names = [each["name"] for each in json.loads(config.read_text())["comparisons"]]
         paths = ["/", "/metrics", "/alerts", *(f"/c/{name}" for name in names)]
         for path in paths:
-            with urlopen(found[1].decode() + path, timeout=60) as response:
+            with urlopen(address + path, timeout=60) as response:
                 yield f"page {path}", response.read()
     yield "log", log.read_bytes()
 
@@ -99,7 +93,7 @@ def stored(url):
     return tables
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_no_output_holds_the_id_of_a_user_and_each_run_names_the_cause_that_was_planted(
     tmp_path, postgres_server, monkeypatch
 ):

@@ -10,12 +10,13 @@ import pandas as pd
 from sqlalchemy import text
 
 import factories
+import published
 from factories import HOUR, MINUTE, SECOND, SLOT, coverage_row, state
 from monitor.model.alerts import Outcome, State
 from monitor.model.notifications import DeliveryStatus, Notification, Silence
 from monitor.model.rankings import Arm, Coverage, CoverageReason
 from monitor.model.retention import DataKind
-from monitor.model.runs import Evidence, EvidenceKind, RunResult, RunStatus, Scores
+from monitor.model.runs import Evidence, EvidenceKind, Scores
 from monitor.storage import open_store
 
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
@@ -101,14 +102,10 @@ evidence = partial(
 
 
 def result(claim, **changes):
-    base = RunResult(
+    base = published.result(
         claim=claim,
-        slot=claim.slot,
-        status=RunStatus.OK,
-        reason=None,
         finished_at=claim.slot + 9 * SECOND,
         config_hash="hash",
-        k=10,
         coverage=coverage(),
         summaries=(factories.summary(), factories.summary(segment="activity=new", n=2, mean=0.25)),
         scores=[

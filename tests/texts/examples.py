@@ -106,6 +106,7 @@ from monitor.texts.explanations import (
     write_finding_alone,
     write_no_cause,
     write_recalled,
+    write_unchanged,
 )
 from monitor.texts.gate import write_census, write_left_out, write_no_runs, write_verdict
 from monitor.texts.id_mismatches import (
@@ -534,7 +535,8 @@ EXAMPLES: Any = {
         partial(write_standstill, replace(FROZEN, missed=4), 3),
         partial(write_standstill, replace(FROZEN, missed=2), 3),
         partial(write_standstill, FROZEN, 3),
-        partial(write_churn, FROZEN, 0.001, 0.3),
+        partial(write_standstill, replace(FROZEN, arm=None), 3),
+        partial(write_churn, Arm.CANDIDATE, 0.001, 0.3),
         partial(write_unlearned, FROZEN),
         partial(write_too_few, 12, 30),
     ],
@@ -677,7 +679,8 @@ EXAMPLES: Any = {
         partial(write_firing, "", SLOT),
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         partial(write_stale_since, SLOT),
-        partial(write_frozen_since, SLOT, 3),
+        partial(write_frozen_since, SLOT, 3, is_about_both_arms=False),
+        partial(write_frozen_since, SLOT, 3, is_about_both_arms=True),
         *each(write_urgency, Severity),
         *(
             partial(write_urgency, Severity.WARNING, concern)
@@ -739,6 +742,8 @@ EXAMPLES: Any = {
         drop(composition=0.1),
         drop(order=-0.0205),
         drop(order=0),
+        partial(write_unchanged),
+        partial(write_unchanged, SLOT),
         drop(order=0.0019),
         drop(fall(order=0.125), order=0.125, membership=0.125),
         drop(fall(order=0.125), order=-0.02),

@@ -10,7 +10,7 @@ from factories import DAY
 from tables import cells
 from unpaired import world
 
-pytestmark = pytest.mark.shared_databases  # seconds of CPU
+pytestmark = pytest.mark.slow
 
 BEGINS, DAYS = 13, 3
 """The day on which most faults begin, and the number of days that they are looked at."""
@@ -23,7 +23,8 @@ FAULTS: dict[str, dict[str, Any]] = {
     "better": {"fault": world.serve_better},
     "boosted": {"fault": world.boost, "both": True},
     "old": {"fault": world.keep_some_old},
-    "frozen": {"fault": lambda world, _, __: world.rank(BEGINS - 1)},
+    "frozen": {"fault": (serve_last := lambda world, _, __: world.rank(BEGINS - 1))},
+    "both frozen": {"fault": serve_last, "both": True},
     "lost": {"served": ~(HEALTHY.is_candidate & HEALTHY.draw(0.2)), "begins": 1},
 }
 SAID = """
@@ -35,6 +36,7 @@ better     SelfGapRise  14   get many more new items from the candidate than usu
 boosted    ExposureJump  14   4,000 of 4,000 users (100 %) get 1 item from the baseline and candidate
 old        SelfGapDrop  14   get the same list from the candidate as before the test, while other lists changed.
 frozen     CandidateFrozen  16   get the same list from the candidate as in the last run, while other lists changed.
+both frozen  BothFrozen  16  neither arm's lists have changed in 3 runs, more than the 2 that are normal
 lost       SplitOff     02   the users are not split as planned:
 """
 

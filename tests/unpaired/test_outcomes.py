@@ -157,7 +157,7 @@ def test_outcomes_are_added_up_for_each_user_and_period(tmp_path, kind):
     assert not read_outcomes(source, slot=BEGINS - 200 * DAY)[0]
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_outcomes_are_added_up_in_postgresql(postgres_url):
     types = {"at": sa.TIMESTAMP(timezone=True), "clicks": sa.Double()}
     source = database(outcome_rows(), postgres_url, types)
@@ -243,6 +243,7 @@ def write_test_log(effect=1.0, users=400, **more):
 RUN = "run-once checkout-test --slot 2026-11-04"
 
 
+@pytest.mark.slow
 def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin():
     write_test_log(effect=0.7)
     rankwatch(RUN)
@@ -258,6 +259,7 @@ def test_a_rule_alerts_once_the_whole_interval_is_beyond_its_margin():
     assert "below the baseline." in Path("report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration():
     write_test_log()
     rankwatch(RUN)
@@ -267,6 +269,7 @@ def test_the_same_outcomes_are_no_breach_and_are_shown_without_a_configuration()
     assert said in rankwatch(compare).stdout
 
 
+@pytest.mark.slow
 def test_outcomes_that_cannot_be_read_are_named_and_do_not_fail_the_run():
     write_test_log(users=20, clicks="many", views=1)
     config = Path("rankwatch.yaml")

@@ -57,6 +57,7 @@ def test_a_log_is_compared_without_a_configuration():
     assert means["self_gap(rbo(p=0.9))"] == pytest.approx(0.1)
 
 
+@pytest.mark.slow
 def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
     done = rankwatch(f"{COMPARE} --worst 1 --split 0.99")
     said = done.stdout
@@ -71,6 +72,7 @@ def test_the_comparison_of_a_log_says_what_one_run_cannot_say():
     assert last.startswith("One run cannot say whether a gap is normal")
 
 
+@pytest.mark.slow
 def test_a_first_configuration_of_a_log_needs_no_names_of_columns(monkeypatch):
     clock = partial(StillClock, at=world.BEGINS + DAY)
     monkeypatch.setattr(preview, "SystemClock", clock)
@@ -145,6 +147,7 @@ def test_values_of_a_test_whose_split_is_off_are_not_to_be_used():
     assert learning in page
 
 
+@pytest.mark.slow
 def test_plan_counts_the_users_of_each_arm_and_the_days():
     world.write_log(Path("log.parquet"), world.World(users=400), 6)
     world.write_config(Path.cwd())
@@ -178,6 +181,7 @@ def gate_without_lists(numbers):
     return json.loads(rankwatch(f"{GATE} --json").stdout)
 
 
+@pytest.mark.slow
 def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
     rankwatch("replay checkout-test --since 2026-11-02 --until 2026-11-02")
     certificate, again = (
@@ -195,6 +199,7 @@ def test_the_gate_judges_the_self_gap_over_pairs_of_users_of_both_arms():
     """)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["all", "none"])
 def test_the_gate_judges_segments_by_stored_lists_or_by_the_log(kept):
     config = Path("rankwatch.yaml")

@@ -163,7 +163,7 @@ def test_a_database_is_asked_once_for_the_lists_of_both_arms_and_once_for_those_
     ]
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_a_log_gives_the_same_results_in_postgresql(postgres_url):
     source = database(log_rows(), postgres_url, {"at": sa.TIMESTAMP(timezone=True)})
     assert seen(measured(source)) == seen(measured_parquet())
@@ -171,6 +171,7 @@ def test_a_log_gives_the_same_results_in_postgresql(postgres_url):
         measured(database(log_rows(), postgres_url, {"at": sa.Text()}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, assigned_in", [("parquet", "csv"), ("jsonl", "sqlite")])
 def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigned_in):
     """A newer list of the other arm is not this user's list."""
@@ -204,6 +205,7 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigne
     assert [each.kind for each in respelled] == ["prefix", "prefix"]
 
 
+@pytest.mark.slow
 def test_a_log_is_written_while_it_is_read(tmp_path, monkeypatch):
     """Rows that are added between two reads of a run change no result, in a file and in a folder."""
     rows = log_rows()
@@ -247,6 +249,7 @@ def test_an_arm_without_rows_is_named_by_its_column_and_value(tmp_path, kind):
             measured(source, **json.loads(changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])
 def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind, monkeypatch):
     """The newest list of u60 becomes one of the other arm, after the assigned users were read."""

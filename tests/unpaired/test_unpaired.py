@@ -110,6 +110,10 @@ def counted(codes):
     return count_lists(codes, 12)
 
 
+def counted_text(lists):
+    return counted(np.loadtxt(lists.split(","), dtype=np.int32))
+
+
 def random_lists(rng, users, k, items=12, shortest=None):
     lists = np.argsort(rng.random((users, items)), axis=1)[:, :k].astype(np.int32)
     lengths = rng.integers(k if shortest is None else shortest, k + 1, users)
@@ -148,9 +152,9 @@ def test_the_between_excess_is_that_of_all_pairs():
 
 def test_the_between_excess_is_a_quarter_of_the_energy_distance():
     """By dcor 0.7: `energy_distance` of the vectors sqrt(w_d / d), exponent 2, U-statistic."""
-    baseline = np.array([[0, 1, 2], [1, 0, 3], [4, 2, -1], [0, 2, 1]], dtype=np.int32)
-    candidate = np.array([[3, 4, 5], [0, 1, -1], [5, 4, 3], [1, 5, 0], [2, -1, -1]], dtype=np.int32)
-    found = between_excess(counted(baseline), counted(candidate), 0.9)
+    baseline = counted_text("0 1 2, 1 0 3, 4 2 -1, 0 2 1")
+    candidate = counted_text("3 4 5, 0 1 -1, 5 4 3, 1 5 0, 2 -1 -1")
+    found = between_excess(baseline, candidate, 0.9)
     assert found.excess == pytest.approx(-0.0018666666666666)
 
 
@@ -163,8 +167,8 @@ def test_an_arm_with_fewer_than_two_users_has_no_pairs():
 
 
 def test_items_are_ordered_by_the_larger_difference_of_shares():
-    baseline = counted(np.array([[0, 1], [0, 1], [1, 0], [2, 1]], dtype=np.int32))
-    candidate = counted(np.array([[1, 0], [1, 5]], dtype=np.int32))
+    baseline = counted_text("0 1, 0 1, 1 0, 2 1")
+    candidate = counted_text("1 0, 1 5")
     shifted = find_moved_items(baseline, candidate, most=3)
     assert [item.item for item in shifted] == ["1", "0", "5"]
     assert [[*item.lists.values()] for item in shifted] == [[4, 2], [3, 1], [0, 1]]

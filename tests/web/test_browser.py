@@ -21,7 +21,7 @@ from servers import require
 from servers.chromium import TROUBLE
 from servers.daemon import serving, wait_for
 
-pytestmark = pytest.mark.shared_databases
+pytestmark = pytest.mark.slow
 AXE = Path(__file__).parent / "axe"
 DAYS = 9
 COMPARISON = """

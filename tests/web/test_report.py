@@ -84,7 +84,7 @@ def test_names_from_outside_stay_text(stores):
     assert "{{7*7}}" in text
 
 
-@pytest.mark.shared_databases
+@pytest.mark.slow
 def test_a_browser_shows_a_report_without_a_network(stores, tmp_path, chromium):
     file = tmp_path / "report.html"
     file.write_text(written(stores[EVIL], EVIL))

@@ -227,6 +227,7 @@ SLOW = (
 )
 
 
+@pytest.mark.slow
 def test_scrapers_are_answered_each_time_among_a_thousand_slow_connections(many):
     """A scraper that connects each time, and one that keeps its connection."""
     with serving(limits=Limits(connections=128)) as site, closing(site.connect()) as regular:

@@ -251,8 +251,11 @@ class Options(BaseModel):
 
     def has(self, *names: str) -> bool:
         """Return whether the file has a value, valid or not, for at least one of these fields."""
-        given = (name for name in names if getattr(self, name, None) is not None)
-        return not self.model_fields_set.isdisjoint(given) or not self._invalid.isdisjoint(names)
+        for name in names:
+            is_set = name in self.model_fields_set and getattr(self, name) is not None
+            if is_set or name in self._invalid:
+                return True
+        return False
 
     @property
     def is_whole(self) -> bool:
@@ -274,14 +277,14 @@ class Options(BaseModel):
         context = info.context or {}
         base = context.get("base_dir")
         data = cls._prepared(data, base)
-        read = dict(data)
+        values = dict(data)
         if cls.reads_secret_files:
-            read = with_secrets(cls, data, base)
+            values = with_secrets(cls, data, base)
         problems: Problems | None = context.get("problems")
         if problems is not None and isinstance(data, PlacedMapping):
-            options: Self = cls._validate_part(read, data.path, handler, problems)
+            options: Self = cls._validate_part(values, data.path, handler, problems)
             return options
-        options = handler(read)
+        options = handler(values)
         for problem in options.disagreements():
             raise ValueError(problem)
         return options
@@ -301,19 +304,22 @@ class Options(BaseModel):
     @classmethod
     def _validate_part(
         cls,
-        read: dict[str, Any],
+        values: dict[str, Any],
         path: KeyPath,
         handler: ModelWrapValidatorHandler[Self],
         problems: Problems,
     ) -> Partial:
-        """The options at this path of a document. If they have problems, see ``stays_partial``."""
+        """Validate the options at this path of a document, and report their problems.
+
+        ``stays_partial`` says what is returned if there are problems.
+        """
         names = _names_by_key(cls)
-        for key in [key for key in read if key not in names]:
-            del read[key]
-            meant = cls._report_unknown(key, path, problems)
-            if meant is not None:
-                read.setdefault(meant, Unusable())
-        options = handler(read)
+        for key in [key for key in values if key not in names]:
+            del values[key]
+            meant_key = cls._report_unknown(key, path, problems)
+            if meant_key is not None:
+                values.setdefault(meant_key, Unusable())
+        options = handler(values)
         if path not in problems.invalid:
             for message in options.disagreements():
                 problems.add(path, message)
@@ -328,7 +334,7 @@ class Options(BaseModel):
     def _report_unknown(cls, key: str, path: KeyPath, problems: Problems) -> str | None:
         """Report an unknown key. Returns the similar key that was probably meant.
 
-        The value of that similar key is marked as invalid.
+        That key is marked as invalid, so that it is not reported as missing.
         """
         keys = cls.file_keys()
         hint = write_suggestion(key, keys) or f"; valid keys are {', '.join(keys)}"
@@ -358,15 +364,12 @@ class Options(BaseModel):
         for name, value in super().__repr_args__():
             yield name, _shown(value)
 
-    def _problems(self) -> Iterator[str]:
+    def disagreements(self) -> Iterator[str]:
         """Yield the problems of options that do not fit together.
 
-        Each class yields its own problems. The problems of its base classes are reported first.
+        The method ``_problems`` of a class yields only the problems of this class. The problems of
+        its base classes are reported first.
         """
-        return iter(())
-
-    def disagreements(self) -> Iterator[str]:
-        """Yield the problems that `_problems` of each class yields. Base classes come first."""
         for base in reversed(type(self).__mro__):
             if "_problems" in vars(base):
                 yield from vars(base)["_problems"](self)

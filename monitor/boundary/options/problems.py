@@ -96,7 +96,7 @@ def write_suggestion(word: object, words: Iterable[str]) -> str:
 
 def problems_within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
     """Yield the problems of a part of the document. Their paths begin with the path of the part."""
-    return (replace(each, path=(*path, *each.path)) for each in problems)
+    return (replace(problem, path=(*path, *problem.path)) for problem in problems)
 
 
 def find_duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:

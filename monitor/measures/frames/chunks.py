@@ -120,7 +120,7 @@ def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:
 
 
 def _groups(widths: Offsets) -> Iterator[tuple[Rows, int]]:
-    """Yield groups of pairs as their positions, with the largest width in the group."""
+    """Yield for each group the positions of its pairs, and the largest of their widths."""
     # The pairs of a group have similar widths, so their lists need little padding.
     order = np.argsort(widths, kind="stable")
     low = 0

@@ -78,7 +78,7 @@ def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | 
         )
     if metric.need is not None:
         return None
-    # Python's integers do not overflow. Floats cannot tell catalogues above 2**53 apart.
+    # Python's integers do not overflow. Floats cannot distinguish catalogues above 2**53.
     return metric.expected_by_chance(int(min(k, metric.depth or k)), int(min(catalogue, 2**53)))
 
 

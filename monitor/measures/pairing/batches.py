@@ -68,8 +68,8 @@ class CodedKnowledge:
     a `RelevanceTable`.
     """
 
-    weights: tuple[Codes, Floats] | None = None
-    grades: tuple[Offsets, Codes, Floats] | None = None
+    weights: tuple[Codes, Floats] | None
+    grades: tuple[Offsets, Codes, Floats] | None
 
 
 def encode_arms(

@@ -239,7 +239,7 @@ def _count_matches(
 ) -> int:
     """How many of the few ids are equal to one of the many ids, if all are spelled by ``spell``."""
     spelled = set(map(spell, many))
-    return sum(spell(each) in spelled for each in few)
+    return sum(spell(one_id) in spelled for one_id in few)
 
 
 def _leave_out_forms(
@@ -258,7 +258,7 @@ def _leave_out_forms(
 
 
 def _are_numbers(ids: Sequence[object]) -> bool:
-    return all(_NUMBER.fullmatch(str(each)) for each in ids[:_TRIED])
+    return all(_NUMBER.fullmatch(str(one_id)) for one_id in ids[:_TRIED])
 
 
 def _select_evenly(ids: Sequence[object]) -> Sequence[object]:
@@ -341,7 +341,7 @@ def _usual_prefix(ids: Sequence[str]) -> str | None:
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
     """The suffix that all ids have, from the first separator in the suffix."""
-    common_end = _common_start([each[::-1] for each in ids])[::-1]
+    common_end = _common_start([one_id[::-1] for one_id in ids])[::-1]
     end = re.search(r"(?s)[\W_].*", common_end)
     if end and end[0].strip():
         return end[0]
@@ -367,14 +367,14 @@ def _find_examples(
     The two ids are equal if they are spelled by ``respelling``. Among the first ids, an example
     with two different spellings is preferred.
     """
-    by_spelling = {respelling.spell(each): str(each) for each in theirs}
+    by_spelling = {respelling.spell(one_id): str(one_id) for one_id in theirs}
     same_ids: list[str] = []
-    for each in ours:
-        other = by_spelling.get(respelling.spell(each))
+    for one_id in ours:
+        other = by_spelling.get(respelling.spell(one_id))
         if other is None:
             continue
-        if other != str(each):
-            return str(each), other
+        if other != str(one_id):
+            return str(one_id), other
         same_ids.append(other)
         if len(same_ids) == _TRIED:
             break
@@ -383,9 +383,9 @@ def _find_examples(
 
 def _refine_kind(kind: MismatchKind, examples: tuple[str, str]) -> MismatchKind:
     """A more exact kind, if the examples show it."""
-    if kind is MismatchKind.TYPE and not any("." in each for each in examples):
+    if kind is MismatchKind.TYPE and not any("." in example for example in examples):
         return MismatchKind.LEADING_ZEROS
-    if kind is MismatchKind.QUOTES and any(each.startswith("b") for each in examples):
+    if kind is MismatchKind.QUOTES and any(example.startswith("b") for example in examples):
         return MismatchKind.BYTES
     return kind
 

@@ -44,9 +44,9 @@ def rankings(table: pa.Table, items: str = "items", scores: str = "scores") -> R
     lengths, flat = flatten_lists(table[items])
     numbers = None
     if scores in table.column_names:
-        counts, known = flatten_lists(table[scores])
+        counts, stored_scores = flatten_lists(table[scores])
         numbers = np.full(len(flat), np.nan)
-        numbers[np.repeat(counts == lengths, lengths)] = known
+        numbers[np.repeat(counts == lengths, lengths)] = stored_scores
     return RankingTable(
         users=user_index(table["user"]),
         offsets=offsets_of(lengths),

@@ -186,7 +186,9 @@ def count_coverage(segments: Mapping[str, Rows], outcomes: Mapping[Arm, ArmOutco
 
 def _are_paired(outcomes: Mapping[Arm, ArmOutcome]) -> Flags:
     """Whether each user has a list of both arms that can be compared."""
-    are_paired: Flags = np.logical_and(*(each.reason == HAS_LIST for each in outcomes.values()))
+    are_paired: Flags = np.logical_and(
+        *(outcome.reason == HAS_LIST for outcome in outcomes.values())
+    )
     return are_paired
 
 

@@ -120,7 +120,7 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     column: str,
     where: str,
     *,
-    scores: Cells = None,
+    scores: Cells,
     scores_column: str = "",
     k: int | None = None,
     no_item: NoItems = None,
@@ -137,24 +137,18 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
         numbers, is_misfit = numbers_of_lists(scores, lengths, scores_column, where)
         is_malformed |= is_misfit
     items = id_column(values, column, where)
-    kept = None
-    if no_item:
-        kept = np.flatnonzero(~is_padding(values, items, no_item))
-        lengths = _count_kept(lengths, kept)
-    if k is not None and lengths.max(initial=0) > k:
-        places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        first = np.flatnonzero(places < k)
-        kept = first if kept is None else kept[first]
-        lengths = np.minimum(lengths, k)
-    if kept is not None:
-        items = items.take(pa.array(kept))
-        numbers = None if numbers is None else numbers[kept]
+    is_item = ~is_padding(values, items, no_item) if no_item else None
+    positions, lengths = _select_items(lengths, is_item, k)
+    if positions is not None:
+        items = items.take(pa.array(positions))
+        numbers = None if numbers is None else numbers[positions]
     note = "expected a list of scores with one number for each item"
     example = None
     if items.null_count:
         odd_items = np.flatnonzero(items.is_null().to_numpy(zero_copy_only=False))
         is_odd[np.repeat(np.arange(len(lengths)), lengths)[odd_items]] = True
-        example = values[int(odd_items[0] if kept is None else kept[odd_items[0]])]
+        first_odd = odd_items[0] if positions is None else positions[odd_items[0]]
+        example = values[int(first_odd)]
         example = example.as_py() if isinstance(example, pa.Scalar) else example
         note = f"expected a list of ids, found a list with {describe_value(example)} in it"
     if is_malformed.any() and not isinstance(cells, pa.Array):
@@ -174,8 +168,28 @@ def read_lists(  # noqa: PLR0913 - two columns and what is read of them
     )
 
 
-def _count_kept(lengths: Integers, kept: Integers) -> Integers:
-    owners = np.repeat(np.arange(len(lengths)), lengths)[kept]
+def _select_items(
+    lengths: Integers, is_item: Flags | None, k: int | None
+) -> tuple[Rows | None, Integers]:
+    """Select the first k items of each list, without the values that are no items.
+
+    Returns the positions of these items, or None if all are selected, and the new lengths.
+    """
+    positions = None
+    if is_item is not None:
+        positions = np.flatnonzero(is_item)
+        lengths = _count_selected(lengths, is_item)
+    if k is not None and lengths.max(initial=0) > k:
+        places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        first = np.flatnonzero(places < k)
+        positions = first if positions is None else positions[first]
+        lengths = np.minimum(lengths, k)
+    return positions, lengths
+
+
+def _count_selected(lengths: Integers, is_selected: Flags) -> Integers:
+    """Count the selected values of each list."""
+    owners = np.repeat(np.arange(len(lengths)), lengths)[is_selected]
     return np.bincount(owners, minlength=len(lengths)).astype(np.int64)
 
 
@@ -269,7 +283,7 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
         return table
     ids = one_array(pa.array(table.items))
     is_item = ~is_padding(ids, id_column(ids, "items", ""), no_item)
-    lengths = _count_kept(np.diff(table.offsets), np.flatnonzero(is_item))
+    lengths = _count_selected(np.diff(table.offsets), is_item)
     scores = None if table.scores is None else table.scores[is_item]
     return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)
 

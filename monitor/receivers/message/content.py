@@ -59,6 +59,7 @@ _ITEMS_BY_ARM = ("Items that the candidate shows more", "Items that the baseline
 _CLEAR_CHANGE = 0.25
 """An item is named only if its share changed by this part of the largest change or more."""
 _LONGEST_SENTENCE = 400
+_LONGEST_CAUSE = 3 * _LONGEST_SENTENCE
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
 _CANCELLED = 3.0
@@ -144,22 +145,15 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     run_explanation = run_briefing.explanation
     finding = run_explanation.finding if run_explanation is not None else None
     leads = sort_leads(message.changes or message.firing, finding)
+    lead = leads[0]
     named = _lasting_fault(message, leads, finding)
-    first = leads[0] if named is None else replace(leads[0], runbook_url=named.runbook_url)
+    first = lead if named is None else replace(lead, runbook_url=named.runbook_url)
     shown = leads[: 1 if message.is_repetition else MAX_CHANGES]
     explained = next((change for change in leads if change.explanation is not None), None)
     briefing = Briefing()
     if message.starts and explained is not None and _is_about_lists(explained, run_explanation):
         briefing = run_briefing
     explanation = briefing.explanation
-    why: list[str] = []
-    if finding is None:
-        why += _known_cause(message, run_briefing)
-    if explained is not None and not message.is_repetition:
-        why += _why_sentences(explained, explanation)
-    # If only the change has an explanation, its text contains these lines already.
-    if message.starts and (explained is None or explanation is not None):
-        why += _bound_lines(run_briefing.models, _LONGEST_SENTENCE)
     impact = _find_impact(message)
     content = MessageContent(
         status=message.status,
@@ -167,17 +161,17 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         has_rules=has_rules(message),
         title=_write_title(message, leads, named),
         is_urgent=_is_urgent(message, impact),
-        situation=_write_situation(message, impact, leads[0], finding),
+        situation=_bound_lines(_write_situation(message, impact, lead, finding), _LONGEST_SENTENCE),
         changes=tuple(_change_content(change, message, shown[0]) for change in shown),
         more=_further_changes(message, shown),
-        why=tuple(why),
+        why=tuple(_write_why(message, run_briefing, explained, explanation)),
         links=links_of(first, external_url),
         commands=commands_of(
-            leads[0],
+            lead,
             _segments_of(message),
             _alerts_of(message),
             message.interval,
-            find_first_bad_slot(leads[0], message.starts, finding),
+            find_first_bad_slot(lead, message.starts, finding),
         ),
         examples=_example_lists(briefing),
     )
@@ -192,6 +186,25 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         entered=item_lines(explanation.gained, changed_arm),
         left=item_lines(explanation.lost, changed_arm),
     )
+
+
+def _write_why(
+    message: Message,
+    briefing: Briefing,
+    explained: Transition | None,
+    explanation: Explanation | None,
+) -> Iterator[str]:
+    """Yield sentences on the cause, on the change that is explained, and on new models.
+
+    ``briefing`` is about the run. ``explanation`` is None if the run's does not fit the change.
+    """
+    if briefing.explanation is None or briefing.explanation.finding is None:
+        yield from _known_cause(message, briefing)
+    if explained is not None and not message.is_repetition:
+        yield from _why_sentences(explained, explanation)
+    # If only the change has an explanation, its text contains these lines already.
+    if message.starts and (explained is None or explanation is not None):
+        yield from _bound_lines(briefing.models, _LONGEST_SENTENCE)
 
 
 def _write_title(message: Message, leads: Sequence[Transition], named: Transition | None) -> str:
@@ -259,39 +272,43 @@ def _find_impact(message: Message) -> Impact | None:
 
 def _write_situation(
     message: Message, impact: Impact | None, lead: Transition, finding: Finding | None
-) -> tuple[str, ...]:
-    """Write whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
+) -> Iterator[str]:
+    """Yield whether alerts fire, since when, how urgent this is, whom to call, and what to do."""
     firing = message.firing
+    ends = message.ends
     if firing:
-        earliest = min(firing, key=lambda start: start.since)
-        lines = [write_firing(_segments_in(firing), earliest.since)]
-        if earliest.is_stale_start:
-            lines = [write_stale_since(earliest.since)]
-        if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
-            lines = [write_frozen_since(earliest.since, round(earliest.value))]
+        yield _write_since(firing)
         if message.status is MessageStatus.FIRING:
             # A repetition only has the numbers of users from when the alerts began.
             is_outdated = message.is_repetition and impact is not None and not impact.is_urgent
             counted = None if is_outdated else impact
             is_worse = message.worse is not None
-            lines.append(write_urgency(message.severity, counted, is_worse=is_worse))
+            yield write_urgency(message.severity, counted, is_worse=is_worse)
             contacts = write_contacts(lead.labels)
             first_step = find_first_step(lead, impact, finding)
             if contacts is not None:
-                lines.append(contacts)
+                yield contacts
             if first_step is not None and message.starts:
-                lines.append(first_step)
+                yield first_step
         if any(start.kind is RuleKind.DATABASE for start in firing):
-            lines.append(WITHOUT_DATABASE)
-        return _bound_lines(lines, _LONGEST_SENTENCE)
-    if not has_rules(message):
-        return ()
-    ends = message.ends
-    since = min(end.since for end in ends)
-    lines = [write_over(_segments_in(ends), since, max(end.at for end in ends))]
-    if any(end.is_new_normal for end in ends):
-        lines.append(NEW_LEVEL)
-    return _bound_lines(lines, _LONGEST_SENTENCE)
+            yield WITHOUT_DATABASE
+    elif has_rules(message):
+        since = min(end.since for end in ends)
+        yield write_over(_segments_in(ends), since, max(end.at for end in ends))
+        if any(end.is_new_normal for end in ends):
+            yield NEW_LEVEL
+
+
+def _write_since(firing: Sequence[Transition]) -> str:
+    """Write since when alerts fire, and what the earliest of them reports."""
+    earliest = min(firing, key=lambda start: start.since)
+    if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
+        missed = round(earliest.value)
+        both = earliest.is_about_both_arms
+        return write_frozen_since(earliest.since, missed, is_about_both_arms=both)
+    if earliest.is_stale_start:
+        return write_stale_since(earliest.since)
+    return write_firing(_segments_in(firing), earliest.since)
 
 
 def _segments_in(changes: Sequence[Transition]) -> str:
@@ -427,6 +444,8 @@ def _write_figures(change: Transition) -> list[tuple[str, str]]:
             users = (f"users below {floor:.15g}", f"{below:,} of {change.users:,}")
     if change.kind is RuleKind.STANDSTILL:
         measured = f"changes that the {change.statistic} missed"
+    if change.is_about_both_arms:
+        measured = "runs in which neither arm changed"
     value = format_value(change.value, change.threshold)
     threshold = format_value(change.threshold, float(value))
     if change.interval is not None:
@@ -486,24 +505,23 @@ def _is_about_lists(change: Transition, explanation: Explanation | None) -> bool
     return explanation.finding.kind is not FaultKind.MISSING
 
 
-def _known_cause(message: Message, briefing: Briefing) -> tuple[str, ...]:
-    """Return a sentence on the cause that an earlier run of the incident found.
+def _known_cause(message: Message, briefing: Briefing) -> Iterator[str]:
+    """Yield a sentence on the cause that an earlier run of the incident found.
 
     If no run found a cause, the sentence says why the first alert of the incident began. The first
     message of an incident has no such sentence, and neither has a message without a start.
     """
     if not message.starts:
-        return ()
-    first = (message.first or message.firing)[:1]
-    if briefing.known_cause is not None:
-        line = write_known_cause(briefing.known_cause.slot, briefing.known_cause.sentence)
-    elif first and first[0].has_run and first[0] not in message.starts:
-        line = write_beginning(
-            clean(first[0].alert, _LONGEST_NAME), first[0].slot, f"{cause_of(first[0])}."
-        )
-    else:
-        return ()
-    return (bounded_line(line, 3 * _LONGEST_SENTENCE),)
+        return
+    cause = briefing.known_cause
+    if cause is not None:
+        yield bounded_line(write_known_cause(cause.slot, cause.sentence), _LONGEST_CAUSE)
+        return
+    first = next(iter(message.first or message.firing), None)
+    if first is not None and first.has_run and first not in message.starts:
+        name = clean(first.alert, _LONGEST_NAME)
+        line = write_beginning(name, first.slot, f"{cause_of(first)}.")
+        yield bounded_line(line, _LONGEST_CAUSE)
 
 
 def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
@@ -604,24 +622,28 @@ def _name_item(item: ExposedItem) -> str:
 def _side_by_side(
     example: ExampleLists, titles: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
+    """Yield the rows: the rank, the baseline's item and the candidate's item, with their marks."""
+
     def show(item: str, mark: str) -> str:
         title = clean(titles.get(item, item), _LONGEST_ITEM)
         return bounded_line(f"{title} ({mark})" if mark else title, _LONGEST_ITEM + 20)
 
-    in_candidate = {"", *example.candidate}
+    def count_rest(items: Sequence[str]) -> str:
+        return f"{len(items) - MAX_RANKS:,} more" if len(items) > MAX_RANKS else ""
+
     ranks = {item: rank for rank, item in enumerate(example.baseline, start=1)}
+    # The shorter list is filled with empty items, which get no mark.
     pairs = islice(zip_longest(example.baseline, example.candidate, fillvalue=""), MAX_RANKS)
     for rank, (baseline, candidate) in enumerate(pairs, start=1):
-        only_here = "" if baseline in in_candidate else _ONLY_HERE
-        moved = ""
+        baseline_mark = ""
+        if baseline and baseline not in example.candidate:
+            baseline_mark = _ONLY_HERE
+        candidate_mark = ""
         if candidate and candidate not in ranks:
-            moved = _ONLY_HERE
+            candidate_mark = _ONLY_HERE
         elif candidate and ranks[candidate] != rank:
-            moved = f"there: {ranks[candidate]}"
-        yield str(rank), show(baseline, only_here), show(candidate, moved)
-    rest = ["", ""]
-    for side, items in enumerate((example.baseline, example.candidate)):
-        if len(items) > MAX_RANKS:
-            rest[side] = f"{len(items) - MAX_RANKS:,} more"
+            candidate_mark = f"there: {ranks[candidate]}"
+        yield str(rank), show(baseline, baseline_mark), show(candidate, candidate_mark)
+    rest = count_rest(example.baseline), count_rest(example.candidate)
     if any(rest):
-        yield "", rest[0], rest[1]
+        yield "", *rest

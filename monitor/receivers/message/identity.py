@@ -34,8 +34,8 @@ def alert_labels(transition: Transition) -> dict[str, str]:
 
 def alert_annotations(
     transition: Transition,
-    briefing: Briefing | None = None,
-    interval: timedelta | None = None,
+    briefing: Briefing | None,
+    interval: timedelta | None,
 ) -> dict[str, str]:
     """Return the annotations of one change of the alert. Empty annotations are left out.
 

@@ -23,7 +23,10 @@ def plain_text(content: MessageContent, *, has_title: bool = True) -> str:
         _titled_part(first.heading, reason + [f"{name}: {value}" for name, value in first.facts]),
         "\n".join([*(f"{change.heading}: {change.reason}" for change in others), *content.more]),
         *(_titled_part(f"{title}:", lines) for title, lines in content.details.items()),
-        *(_titled_part(f"Lists of {each.user}:", list_lines(each)) for each in content.examples),
+        *(
+            _titled_part(f"Lists of {example.user}:", list_lines(example))
+            for example in content.examples
+        ),
     ]
     if has_title:
         parts.insert(0, content.title)

@@ -80,7 +80,9 @@ def backtest_rules(
         transitions += changes
         if status is RunStatus.OK:
             lacking.update(missing)
-        by_metric = {each.metric: each for each in completed.summaries if each.segment == ALL}
+        by_metric = {
+            summary.metric: summary for summary in completed.summaries if summary.segment == ALL
+        }
         for rule in comparison.judging.similarity_rules:
             metric, statistic = rule.subject
             by_slot = measured.setdefault(rule.subject, {})

@@ -120,8 +120,8 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     """
     comparison = _make_comparison(metrics, k, worst)
     slot = utc_now()
-    # The users of each file of lists. Their options are a part of the options of the lists.
-    listed = [_users_of(each) for each in lists]
+    # The options for reading the users of each file of lists.
+    listed = [_users_of(options) for options in lists]
     source: UserSource = _Either(*map(FileUsers, listed))
     if users is not None:
         source = FileUsers(users)
@@ -149,19 +149,12 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     coverage = results.coverage.all
     _require_pairs(coverage, notes, listed, slot)
     run, subset = results.finish(slot)
-    items = results.part.listed.count
-    if catalogue is None:
-        catalogue = items
-    if catalogue < items:
-        raise InputError(
-            f"--catalogue {catalogue} is too small: {items} different items are listed. Give the "
-            "number of all items"
-        )
+    catalogue = _check_catalogue(catalogue, results.part.listed.count)
     pairs = subset.pairing.batch
-    seen = len(pairs.baseline_lengths)
-    if seen < coverage.paired:
+    sampled = len(pairs.baseline_lengths)
+    if sampled < coverage.paired:
         notes.append(
-            f"scores are of all users; how the lists differ is seen in a sample of {seen:,} of "
+            f"scores are of all users; how the lists differ is seen in a sample of {sampled:,} of "
             f"{coverage.paired:,} users"
         )
     lengths = np.append(pairs.baseline_lengths, pairs.candidate_lengths)
@@ -184,6 +177,18 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         notes=(*notes, *answers.unread_inputs, *results.left_out),
         id_mismatches=(*run.id_mismatches, *_compare_users(coverage, listed, slot)),
     )
+
+
+def _check_catalogue(catalogue: int | None, listed_items: int) -> int:
+    """Return the number of items in the catalogue. By default these are the listed items."""
+    if catalogue is None:
+        return listed_items
+    if catalogue < listed_items:
+        raise InputError(
+            f"--catalogue {catalogue} is too small: {listed_items} different items are listed. "
+            "Give the number of all items"
+        )
+    return catalogue
 
 
 def _require_read(notes: Mapping[tuple[Arm, CoverageReason], object]) -> None:
@@ -238,7 +243,7 @@ class _Within:
     source: UserSource
     other: UserSource
     path: str  # of ``other``
-    left_out: int = 0  # the number of the other users
+    left_out: int = 0  # how many users of the source are not in ``other``
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         table = self.source.users(slot, dimensions)

@@ -91,9 +91,9 @@ def measure_concentration(distances: Floats, usual: Floats | None = None) -> Spr
 
 
 def find_common_list_shares(scores: Sequence[ArmScore]) -> list[ArmScore]:
-    """Return the shares of users with the most common list that people should see.
+    """Select the shares of users with the most common list that are worth showing.
 
-    ``scores`` are shares of users with one list. Only shares of at least 5 % and ten users count.
+    A share is worth showing if it is at least 5 % and at least ten users.
     """
     notable = []
     for score in scores:

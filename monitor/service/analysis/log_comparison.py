@@ -29,7 +29,7 @@ class LoggedTest:
     arms: tuple[str, str]  # the values of the baseline and of the candidate
     before: datetime  # when the test began
     baseline_share: float  # planned
-    outcomes: tuple[str, ...] = ()  # columns
+    outcomes: tuple[str, ...]  # columns
 
 
 def compare_log(  # noqa: PLR0913 - the options of the command
@@ -89,7 +89,9 @@ def compare_log(  # noqa: PLR0913 - the options of the command
     outcomes = () if result.unpaired is None else result.unpaired.outcomes
     if len(outcomes) < len(test.outcomes):
         # A configured comparison continues without an outcome. Here the user asked for it.
-        left_out = (each.text for each in result.reasons if each.kind is RunReasonKind.LEFT_OUT)
+        left_out = (
+            reason.text for reason in result.reasons if reason.kind is RunReasonKind.LEFT_OUT
+        )
         raise InputError("; ".join(left_out))
     return result
 

@@ -180,7 +180,7 @@ def estimate_early_stop(comparison: Comparison, history: SqlHistory) -> EarlySto
             shares.append(_shares_asked(series.rule, summary))
     # A run ends when its last rule is certain. This is the mean over the random orders.
     share = float(np.max(shares, axis=0).mean()) if shares else 1.0
-    users = max((each.n for each in figures.summaries.values()), default=0)
+    users = max((summary.n for summary in figures.summaries.values()), default=0)
     return EarlyStop(needed=round(share * users), users=users)
 
 
@@ -259,7 +259,7 @@ def _worst_score(metric: str, healthy: Sequence[Summary]) -> float | None:
     disjoint = parse(parse_derived(metric).metric).disjoint
     if disjoint is not None and math.isfinite(disjoint):
         return disjoint
-    percentiles = [each.statistics["p05"] for each in healthy if "p05" in each.statistics]
+    percentiles = [summary.statistics["p05"] for summary in healthy if "p05" in summary.statistics]
     if not percentiles:
         return None
     return float(np.median(percentiles))
@@ -339,7 +339,7 @@ def plan_sample_size(
     drop: float,
     users: int | None,
     runs: int | None,
-    share: float,
+    alpha: float,
     power: float,
 ) -> SampleSizePlan:
     """Compute the missing number: of users for these runs, or of runs for these users.
@@ -358,7 +358,7 @@ def plan_sample_size(
         sd=inputs.sd,
         wander=inputs.wander,
         learned=inputs.learned,
-        share=share,
+        alpha=alpha,
         power=power,
     )
     plan = SampleSizePlan(

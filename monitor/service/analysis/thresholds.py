@@ -93,17 +93,17 @@ def suggest_thresholds(
     runs.
     """
     past = newest_runs(comparison, history)
-    looks = _all_series(comparison, past, statistics, segments)
+    all_series = _find_series(comparison, past, statistics, segments)
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
-        segments=list(dict.fromkeys(series.segment for series in looks)),
-        looks={_name_alert(series.rule): 1.0 for series in looks},
+        segments=list(dict.fromkeys(series.segment for series in all_series)),
+        looks={_name_alert(series.rule): 1.0 for series in all_series},
     )
     suggestions = []
-    for series in looks:
+    for series in all_series:
         worst = _worst_value(series.rule, comparison.measuring.k)
         suggestions.append(_suggest_threshold(series, past, budget, interval, worst))
-    return _with_caught(comparison, _uniquely_named(suggestions), history)
+    return _add_caught(comparison, _number_alerts(suggestions), history)
 
 
 def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, ...]:
@@ -127,7 +127,7 @@ def newest_runs(comparison: Comparison, history: SqlHistory) -> tuple[PastRun, .
     return past
 
 
-def _uniquely_named(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+def _number_alerts(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """Return the suggestions. If an alert's name is used again, a number is appended to it."""
     counts: Counter[str] = Counter()
     named = []
@@ -154,7 +154,7 @@ def _worst_value(rule: SimilarityRule, k: int) -> float:
     return low if rule.direction is Direction.BELOW else high
 
 
-def _all_series(
+def _find_series(
     comparison: Comparison,
     past: Sequence[PastRun],
     statistics: Sequence[str],
@@ -207,7 +207,7 @@ def _make_rule(name: str, metric: Metric, statistic: Statistic, segment: str) ->
 
 
 def _suggest_threshold(
-    look: RuleSeries[SimilarityRule],
+    series: RuleSeries[SimilarityRule],
     past: Sequence[PastRun],
     budget: Budget,
     interval: timedelta,
@@ -217,17 +217,17 @@ def _suggest_threshold(
 
     ``interval`` is the time between two runs, and ``worst`` the worst value of the statistic.
     """
-    healthy, note = pick_healthy(past, look)
-    users = int(np.median([each.n for each in healthy])) if healthy else 0
-    series = replace(look, rule=replace(look.rule, min_users=max(1, users // 2)))
-    # Each measure is a value and its sampling error. Without runs the shape must be (0, 2).
-    measures = np.array([series.read_summary(each) for each in healthy]).reshape(len(healthy), 2)
-    errors = measures[:, 1:]
-    reference = compute_reference(measures[:, :1], errors)
+    healthy, note = pick_healthy(past, series)
+    users = int(np.median([summary.n for summary in healthy])) if healthy else 0
+    series = replace(series, rule=replace(series.rule, min_users=max(1, users // 2)))
+    # A row has a value and its sampling error. Without runs the shape must be (0, 2).
+    rows = [series.read_summary(summary) for summary in healthy]
+    values, errors = np.hsplit(np.array(rows).reshape(len(rows), 2), 2)
+    reference = compute_reference(values, errors)
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
         return _no_threshold(series, runs, _why_so_few(series, healthy, runs))
-    share = budget.share(series.segment, _name_alert(look.rule))
+    share = budget.share(series.segment, _name_alert(series.rule))
     largest = np.nanmax(errors, axis=0)
     threshold = propose_thresholds(
         reference, largest, share, direction=series.rule.direction, worst=worst
@@ -254,11 +254,11 @@ def pick_healthy(
     healthy = []
     for run in past:
         is_healthy = not any(segment in (series.segment, ALL) for _, segment in run.states)
-        for each in run.summaries:
-            if (each.segment, each.metric) == name and each.n:
-                summaries.append(each)
+        for summary in run.summaries:
+            if (summary.segment, summary.metric) == name and summary.n:
+                summaries.append(summary)
                 if is_healthy:
-                    healthy.append(each)
+                    healthy.append(summary)
     # If few runs are healthy, the present rules fire too often. So their alerts are ignored here.
     if len(healthy) >= MIN_HEALTHY_RUNS or len(healthy) == len(summaries):
         return healthy, None
@@ -273,7 +273,7 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
     """Say why only ``runs`` of the healthy runs have the statistic with a sampling error."""
     statistic = str(series.rule.statistic)
     if len(healthy) >= MIN_HEALTHY_RUNS:
-        if all(each.value(statistic) is None for each in healthy):
+        if all(summary.value(statistic) is None for summary in healthy):
             return write_not_stored(statistic)
         if runs == 0:
             return write_uncertain(statistic)
@@ -307,13 +307,13 @@ def _with_threshold(
     )
 
 
-def _with_caught(
+def _add_caught(
     comparison: Comparison,
     suggestions: Sequence[Suggestion],
     history: SqlHistory,
 ) -> tuple[Suggestion, ...]:
     """Add the alerts that the suggestions would have started under the present configuration."""
-    rules = tuple(each.rule for each in suggestions if each.reason is None)
+    rules = tuple(suggestion.rule for suggestion in suggestions if suggestion.reason is None)
     judging = replace(comparison.judging, rules=rules)
     rejudging = Rejudgement(comparison=replace(comparison, judging=judging))
     starts: dict[str, list[Transition]] = defaultdict(list)
@@ -323,4 +323,7 @@ def _with_caught(
         for transition in rejudging.judge(run):
             if transition.is_start:
                 starts[transition.alert].append(transition)
-    return tuple(replace(each, caught=tuple(starts[each.rule.alert])) for each in suggestions)
+    return tuple(
+        replace(suggestion, caught=tuple(starts[suggestion.rule.alert]))
+        for suggestion in suggestions
+    )

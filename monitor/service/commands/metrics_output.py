@@ -40,9 +40,9 @@ class Gateway:
     """
 
     url: str
-    user: str = ""
+    user: str
     password: str = field(default="", repr=False)
-    instance: str = ""
+    instance: str
 
     def put(self, families: Iterable[Metric], comparison: str) -> None:
         """Replace the metrics of one comparison. "" means the metrics that have no comparison.

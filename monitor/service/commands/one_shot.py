@@ -71,7 +71,7 @@ class OneShot:
     store: SqlStore
     publisher: PrometheusPublisher
     clock: Clock = field(default_factory=SystemClock)
-    say: Callable[[str], object] = str
+    say: Callable[[str], object]
     on_progress: Callable[[str, PullProgress], object] = do_nothing
 
     def run_once(

@@ -17,12 +17,14 @@ from monitor import __version__
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DaemonState, Refused, ReloadRefusal
 from monitor.model.errors import DatabaseError, MonitorError, describe_fault
+from monitor.model.notifications import Message
 from monitor.model.ports import Clock, Receiver
 from monitor.model.runs import PullProgress
 from monitor.pipeline.delivery import OutboxSender
+from monitor.receivers.message.content import content_of
+from monitor.receivers.message.plain_text import plain_text
 from monitor.service.clock import SystemClock
 from monitor.service.composition import (
-    PINGS_S,
     Wiring,
     adapt_store,
     open_wiring,
@@ -32,6 +34,7 @@ from monitor.service.composition import (
 from monitor.service.daemon.jobs import LEASE_JOB, DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import (
+    DATABASE_AWAY,
     OutageAlert,
     OutageMonitor,
     database_away,
@@ -39,7 +42,6 @@ from monitor.service.daemon.outage import (
 )
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.threads import Places
-from monitor.service.daemon.wiring_in_force import WiringInForce
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
@@ -106,8 +108,8 @@ class Daemon:
         settings = load_settings(config)
         access = _read_access(settings, old=None)
         with ExitStack() as opened:
-            self._in_force = WiringInForce(self._open_wiring(settings))
-            opened.callback(self._in_force.close, PINGS_S)
+            self._wiring = self._open_wiring(settings)
+            opened.callback(lambda: self._wiring.close())  # noqa: PLW0108 - see `_make_parts`
             self.store = unopened_store(settings.database)
             opened.callback(self.store.close)
             self._make_parts(settings, access)
@@ -120,22 +122,22 @@ class Daemon:
     def _make_parts(self, settings: Settings, access: Access) -> None:
         """Make the parts of the daemon. Each part gets the parts that are made before it.
 
-        Only the scheduler gets a later part: it reports hung jobs to the jobs.
+        Only the scheduler gets a later part: it reports hung jobs to the jobs. Parts get functions
+        that read the wiring at each use, because a reload replaces it.
         """
         store = self.store
         clock = self._clock
         publisher = self._publisher
-        in_force = self._in_force
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         store.database.on_error = self._database.failed
-        self._pictures = MessagePictures(store, in_force.current)
+        self._pictures = MessagePictures(store, self._wiring_in_force)
         self._runner = Runner(
             store=store,
             clock=clock,
             publisher=publisher,
-            renew_sources=in_force.renew_sources,
+            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - see above
         )
-        self._places = Places(in_force.concurrent_runs, clock.monotonic)
+        self._places = Places(lambda: self.settings.concurrent_runs, clock.monotonic)
         publisher.show("runs_waiting", self._places.count_waiting)
         self._scheduler = JobScheduler(clock, publisher, on_look=self._places.look_again)
         self._role = DaemonRole(
@@ -149,8 +151,8 @@ class Daemon:
             database=self._database,
             location=store.location,
             alert_after=self._alert_after,
-            installation=in_force.installation,
-            runbook_url=in_force.outage_runbook_url,
+            installation=lambda: self.settings.installation,
+            runbook_url=lambda: self.settings.runbook_url(DATABASE_AWAY),
         )
         self._jobs = DaemonJobs(
             store=store,
@@ -160,7 +162,7 @@ class Daemon:
             sender_of=self._sender_of,
             outage_alert=outage_alert,
             places=self._places,
-            wiring=in_force.current,
+            wiring=self._wiring_in_force,
             role=self._role,
             scheduler=self._scheduler,
             is_stopping=self._stopping.is_set,
@@ -185,7 +187,10 @@ class Daemon:
     @property
     def settings(self) -> Settings:
         """The configuration in force."""
-        return self._in_force.settings()
+        return self._wiring.settings
+
+    def _wiring_in_force(self) -> Wiring:
+        return self._wiring
 
     def start(self) -> None:
         """Start all parts.
@@ -210,7 +215,7 @@ class Daemon:
             version=__version__,
             url=self.url,
             external_url=self.settings.external_url,
-            comparisons=len(self._in_force.wiring.watched),
+            comparisons=len(self._wiring.watched),
         )
 
     def _progress(self, name: str) -> tuple[PullProgress, ...]:
@@ -229,7 +234,7 @@ class Daemon:
             clock=self._clock,
             publisher=self._publisher,
             owner=self._runner.owner,
-            policy=self._in_force.policy(),
+            policy=self._wiring.policy,
             picture_of=self._pictures.draw,
             is_sole_sender=self._role.is_sure,
         )
@@ -243,21 +248,24 @@ class Daemon:
         return after
 
     def _pages(self) -> Starlette:
-        """Return the application of the web server, with this daemon's data."""
+        """Return the application of the web server, with this daemon's data.
+
+        The pages read the wiring at each use, because a reload replaces it.
+        """
         site = Site(
             store=self.store,
             clock=self._clock,
-            latest=self._jobs.latest.published,
-            comparisons=self._in_force.comparisons,
+            latest=lambda: self._jobs.latest.all or (),
+            comparisons=lambda: self._wiring.comparisons,
             state=self._state,
-            titles=TitleCache(self._in_force.current),
+            titles=TitleCache(self._wiring_in_force),
             status=self._status,
-            receivers=self._in_force.receiver_names,
+            receivers=lambda: self._wiring.receiver_names,
             progress=self._progress,
-            policy=self._in_force.policy,
-            message_text=self._in_force.message_text,
-            judge=GateAnswers(self.store.history, self._clock, self._in_force.settings),
-            find_user=self._in_force.find_user,
+            policy=lambda: self._wiring.policy,
+            message_text=self._message_text,
+            judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
+            find_user=lambda user_id: self._wiring.find_user(user_id),  # noqa: PLW0108 - as above
             prefix=urlsplit(self.settings.external_url or "").path.rstrip("/"),
         )
         return create_app(
@@ -266,6 +274,9 @@ class Daemon:
             health=self,
             reload=self.reload,
         )
+
+    def _message_text(self, message: Message) -> str:
+        return plain_text(content_of(message, self.settings.external_url))
 
     def _state(self) -> DaemonState:
         """Return the state that every page shows."""
@@ -281,7 +292,7 @@ class Daemon:
 
     def _status(self) -> Status:
         """Return the state that the daemon's page shows."""
-        wiring = self._in_force.wiring
+        wiring = self._wiring
         configuration = wiring.settings.model_dump(mode="json", exclude_unset=True)
         return Status(
             version=__version__,
@@ -296,7 +307,7 @@ class Daemon:
 
     def _schedule(self) -> tuple[ScheduledRun, ...]:
         runs = []
-        for name in self._in_force.wiring.watched:
+        for name in self._wiring.watched:
             run = ScheduledRun(
                 comparison=name,
                 next_at=self._scheduler.next_at(name),
@@ -337,8 +348,8 @@ class Daemon:
                 self._report_refusal(reason)
                 return False
             # All parts of the new configuration are open now, so it replaces the old one.
-            old = self._in_force.wiring
-            self._in_force.wiring = new
+            old = self._wiring
+            self._wiring = new
             self._web.use_access(access)
             self._put_in_force()
             self._refusal = None
@@ -357,9 +368,9 @@ class Daemon:
     def _put_in_force(self) -> None:
         """Let all parts use the present wiring, after the start and after a reload."""
         with self._changing:
-            wiring = self._in_force.wiring
+            wiring = self._wiring
             self._runner.pings = wiring.pings
-            pings = tuple(each.name for each in wiring.settings.pings)
+            pings = tuple(ping.name for ping in wiring.settings.pings)
             set_known_names(self._publisher, wiring, pings=pings)
             self._begin_work()
             self._publisher.reloaded(ok=True, at=self._clock.now())
@@ -370,7 +381,7 @@ class Daemon:
             self._jobs.refresh()
         if self._role.leads:
             with errors_logged("alerts of removed rules were not ended"):
-                adapt_store(self._in_force.wiring, self.store, self._clock)
+                adapt_store(self._wiring, self.store, self._clock)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _open_database(self) -> bool:
@@ -382,7 +393,7 @@ class Daemon:
             if not open_in_time(self.store, self._database):
                 return False
             self._role.leadership.start()
-            self._role.follow(self._in_force.wiring)
+            self._role.follow(self._wiring)
         except DatabaseError as error:
             if error.permanent:
                 raise
@@ -403,7 +414,7 @@ class Daemon:
     def _follow_lease(self) -> None:
         """Change the role of this daemon, and its work, if the lease was won or lost."""
         with self._changing, errors_logged("this daemon's role not changed yet"):
-            if not self._stopping.is_set() and self._role.follow(self._in_force.wiring):
+            if not self._stopping.is_set() and self._role.follow(self._wiring):
                 self._begin_work()
 
     def unhealthy(self) -> str | None:

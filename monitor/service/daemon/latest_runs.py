@@ -41,10 +41,6 @@ class LatestRuns:
             return None
         return self.of_all(self._names)
 
-    def published(self) -> tuple[LatestRun, ...]:
-        """Return `all`, and no run before the first read."""
-        return self.all or ()
-
     def of(self, name: str) -> LatestRun | None:
         """Return the newest run of one comparison, from memory."""
         _, latest = self._cached.get(name, (0, None))
@@ -94,7 +90,7 @@ class LatestRuns:
         if names:
             until = self._clock.now() + MAX_CLOCK_SKEW
             latest = self._store.history.latest(tuple(names), until=until)
-        by_name = {each.comparison: each for each in latest}
+        by_name = {run.comparison: run for run in latest}
         with self._lock:
             for name in names:
                 number_before, before = self._cached.get(name, (-1, None))

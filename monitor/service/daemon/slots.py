@@ -98,21 +98,23 @@ class StalenessMonitor:
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > LONGEST_LOOP_PAUSE_S:
             self.watches.clear()
         self.looked_s = now_s
-        by_name = {each.comparison: each for each in latest}
+        by_name = {run.comparison: run for run in latest}
         watches_before = self.watches
         self.watches = {}
         changed = []
-        for each in watched:
-            name = each.comparison.name
+        for watched_comparison in watched:
+            name = watched_comparison.comparison.name
             watch = watches_before.get(name)
-            if watch is None or watch.schedule != each.schedule:
-                watch = _Watch(schedule=each.schedule, start=now, start_s=now_s)
+            if watch is None or watch.schedule != watched_comparison.schedule:
+                watch = _Watch(schedule=watched_comparison.schedule, start=now, start_s=now_s)
             self.watches[name] = watch
             newest = by_name.get(name)
-            wait = measure_wait(each, newest, watch.start, seen_s=now_s - watch.start_s)
+            wait = measure_wait(
+                watched_comparison, newest, watch.start, seen_s=now_s - watch.start_s
+            )
             if wait.is_over(now):
                 with errors_logged("stale comparison not stored", comparison=name):
-                    if self._judge(each, newest, wait, receivers):
+                    if self._judge(watched_comparison, newest, wait, receivers):
                         changed.append(name)
         return changed
 

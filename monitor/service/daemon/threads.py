@@ -79,7 +79,7 @@ class Ticket:
 
     name: str
     slow_after_s: float  # a run that works for longer than this is slow
-    is_suspect: bool = False  # whether the last run of the comparison used its full deadline
+    is_suspect: bool  # whether the last run of the comparison used its full deadline
     # when the run got its place, by the steady clock; None while it waits
     begun_s: float | None = None
     admitted: threading.Event = field(default_factory=threading.Event, repr=False)

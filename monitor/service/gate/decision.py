@@ -72,7 +72,7 @@ class Certificate:
     version: str
     at: datetime
     # How the result developed: ``segments`` as they were after some of the slots.
-    course: Mapping[datetime, tuple[GateResult, ...]] = field(default_factory=dict)
+    course: Mapping[datetime, tuple[GateResult, ...]]
 
     @property
     def level(self) -> float:
@@ -98,12 +98,12 @@ def overall_verdict(segments: Sequence[GateResult]) -> tuple[GateVerdict, GateRe
     """
     if not segments:
         return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
-    verdicts = {each.verdict for each in segments}
+    verdicts = {result.verdict for result in segments}
     if GateVerdict.BREACH in verdicts:
         return GateVerdict.BREACH, GateReason.DECIDED
     if verdicts == {GateVerdict.SAFE}:
         return GateVerdict.SAFE, GateReason.DECIDED
-    if any(each.reason is GateReason.NO_DATA for each in segments):
+    if any(result.reason is GateReason.NO_DATA for result in segments):
         return GateVerdict.INCONCLUSIVE, GateReason.NO_DATA
     return GateVerdict.INCONCLUSIVE, GateReason.TOO_FEW
 
@@ -285,7 +285,7 @@ def describe_certificate(certificate: Certificate) -> dict[str, object]:
         "users": sum(run.users for run in certificate.runs),
         "missing": sum(run.missing for run in certificate.runs),
         "judged_runs": [asdict(run) for run in certificate.runs],
-        "by_segment": [_segment_dict(each, certificate.level) for each in certificate.segments],
+        "by_segment": [_segment_dict(result, certificate.level) for result in certificate.segments],
     }
 
 

@@ -58,7 +58,7 @@ class Excess:
     # The score that means no excess. None with a noise floor, because then the stored scores are
     # the excess already.
     reference: float | None = None
-    sign: float = 1.0
+    sign: float
 
     def of(self, scores: Floats) -> Floats:
         """Return the excess of users from their stored scores. NaN stays NaN."""
@@ -221,7 +221,7 @@ def make_question(  # noqa: PLR0913 - the options of the command
 ) -> Question:
     """Make a question. The default metric is the comparison's first one.
 
-    Raises ConfigError or InputError if the question has no answer.
+    Raises ConfigError or InputError if the gate cannot answer the question.
     """
     comparison = pick_comparison(comparisons, name)
     is_unpaired = comparison.measuring.unpaired is not None

@@ -117,7 +117,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
             if where.startswith(STORES):
                 signatures, store = _in_store(where)
             else:
-                signatures = _on_disk(where, options)
+                signatures = _find_on_disk(where, options)
             paths = tuple(path for path in signatures if _is_part(path, options))
             if len(signatures) == 1:
                 paths = tuple(signatures)
@@ -221,7 +221,7 @@ def _is_part(path: str, options: FileOptions) -> bool:
     return bool(options.format) or _suffix(path) in _FORMATS
 
 
-def _on_disk(where: str, options: FileOptions) -> dict[str, object]:
+def _find_on_disk(where: str, options: FileOptions) -> dict[str, object]:
     """Return the signature of each file, by path."""
     path = Path(where).absolute()
     folder = path.parent

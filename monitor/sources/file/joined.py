@@ -29,7 +29,7 @@ from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import KEY, has_repeated, open_database
 from monitor.sources.file.file_set import FileSet, end_of_period, held_files
 from monitor.sources.file.formats import sql_name
-from monitor.sources.file.source import GIVEN, ListView, UserView, needs_order, rows_read
+from monitor.sources.file.source import GIVEN, ListView, UserView, key_of_rows, needs_order
 from monitor.sources.lookup_tables import SegmentValues, split_by_values
 
 _BATCH_BYTES = 1 << 27
@@ -84,11 +84,12 @@ class JoinedFiles:
                     options = self.lists[name]
                     with _noted(unread, name, request):
                         lists[name] = timely(ListView, database, name, options, files, request.k)
-                users_read = rows_read(user_files, options_of_users)
+                rows_key = key_of_rows(user_files, options_of_users)
+                # If users and lists come from the same rows, these rows are read only once.
                 list_columns = list[str]()
                 same_rows = None
                 for view in lists.values():
-                    if view.read == users_read:
+                    if view.rows_key == rows_key:
                         list_columns += view.options.columns
                         same_rows = view.file
                 users = timely(
@@ -236,7 +237,9 @@ class _JoinedAnswers:
 
     def _shares_rows(self, lists: ListView) -> bool:
         """Return whether each row has a user and this user's list, so that no join is needed."""
-        return self._users.read == lists.read and self._users.is_distinct and not lists.is_long
+        return (
+            self._users.rows_key == lists.rows_key and self._users.is_distinct and not lists.is_long
+        )
 
     def _find_repeated(self, unreadable: Mapping[str, list[Unreadable]]) -> bool:
         """Fill the table ``repeated`` with users that are in several rows of a file of lists.

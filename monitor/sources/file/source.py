@@ -49,7 +49,9 @@ _USER_BYTES = 64  # the number of bytes that one user takes at least
 _CACHED_USERS = 100_000  # the largest number of users that are cached
 
 
-def rows_read(files: FileSet, options: FileSourceOptions | FileUsersOptions) -> tuple[object, ...]:
+def key_of_rows(
+    files: FileSet, options: FileSourceOptions | FileUsersOptions
+) -> tuple[object, ...]:
     """Return a key that is equal for two readers if they read the same rows and the same users."""
     return files.paths, options.user, options.user_ids, options.served
 
@@ -80,7 +82,7 @@ class ListView:
             options = options.model_copy(update={"rank": PLACE})
         self.options = options
         self.is_long = options.item is not None
-        self.read = rows_read(files, options)
+        self.rows_key = key_of_rows(files, options)
         self.names = tuple(name for name in options.columns if name != options.user)
         self.rows = f"lists_{name}"
         self.all_rows = f"all_{self.rows}"
@@ -267,7 +269,7 @@ class UserView:
         if ARM_COLUMN in dimensions:
             self.columns += (ARM_COLUMN,)
         self.where = files.where
-        self.read = rows_read(files, options)
+        self.rows_key = key_of_rows(files, options)
         names = tuple(dict.fromkeys((user, *self._segments.values(), *also)))
         rows = FileView(database, files, names, "asked_rows", options, same_rows)
         selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]

@@ -270,7 +270,7 @@ def unreadable_answer(error: Exception) -> RequestFailure:
 
 
 _NO_KEY = object()
-"""Stands for the key of an answer that has no readable key."""
+"""The key of an answer that has no readable key."""
 _LEFT_OUT = RequestFailure(CoverageReason.MISSING, "omitted users from its answer to a batch")
 _DUPLICATE_USER = RequestFailure(
     CoverageReason.DUPLICATE_USER, "has the user twice in its answer to a batch"

@@ -76,10 +76,7 @@ class HttpSource:
 
 
 class _HttpPull:
-    """One pull.
-
-    It has the remaining users, the lists, and the count of requests without an answer.
-    """
+    """One pull. Its workers take the users from ``_users``, one batch after the other."""
 
     def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         self._options = options
@@ -103,9 +100,11 @@ class _HttpPull:
         if request.together:
             random.Random(request.together).shuffle(users)  # noqa: S311 - the same for all pulls
         self._answers = AnswerFile(request.answers_path, _answer_key(options, request.k))
-        self._remaining = self._answers.recall(users, self._lists, request.answers_valid_s)
+        remaining = self._answers.recall(users, self._lists, request.answers_valid_s)
         self._recalled = len(self._lists)
         self._count = len(users)
+        self._users = self._possible(remaining)
+        self._batch = options.batch or 1
         self._traces = TraceCollector()
         self._writing: asyncio.Future[None] | None = None
         # When each request began, by its users. Its time in the queue is added to this time.
@@ -126,10 +125,9 @@ class _HttpPull:
         """
         # The pulls of many comparisons must not begin at the same moment.
         await asyncio.sleep(0.01 * random.random())  # noqa: S311 - jitter
+        # Only the thread of all pulls uses these two.
         self._pace = PullPace()
         self._host = HOSTS[self._options.host]
-        self._users = self._possible(self._remaining)
-        self._batch = self._options.batch or 1
         workers: list[asyncio.Task[None]] = []
         starting = asyncio.create_task(self._start_workers(session, workers))
         unfinished = {starting}
@@ -305,15 +303,16 @@ class _HttpPull:
     def _fail_remaining(self) -> None:
         """Give a reason to each user whose request was not sent or got no answer."""
         now = time.monotonic()
-        slow = set()
+        is_slow = dict.fromkeys(self._under_way, False)
         for users, since in self._under_way.items():
-            if users not in self._queued and self._pace.add(now - since):
-                slow.add(users)
+            if users not in self._queued:
+                is_slow[users] = self._pace.add(now - since)
         late = self._pace.late(is_limited=self._options.is_limited)
+        # A slow request is the source's fault, even if the pull as a whole was too slow.
         hung = late if late.reason is CoverageReason.TIMEOUT else _HUNG
         for users in self._under_way:
             for user in users:
-                self._add(user, hung if users in slow else late)
+                self._add(user, hung if is_slow[users] else late)
         for user in self._users:
             self._add(user, self._given_up or late)
         busy = self._pace.busy(with_own_work=False)

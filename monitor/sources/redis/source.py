@@ -211,11 +211,18 @@ class RedisSource:
             note = "the value is not JSON to which items and scores can be applied"
             lists.fail(user, CoverageReason.MALFORMED, note)
             return
+        values = [items, *items] if isinstance(items, list) else [items]
+        problem = None
         if items is None:
-            note = f"there is nothing at the path that `items` gives, in {shape_of(answer, [user])}"
-            lists.fail(user, CoverageReason.MALFORMED, note)
-        else:
+            problem = "there is nothing"
+        elif any(isinstance(value, dict) for value in values):
+            problem = "there are objects and no ids"
+        if problem is None:
             lists.add(user, items, scores)
+        else:
+            shape = shape_of(answer, [user])
+            note = f"{problem} at the path that `items` gives ({self._options.items}), in {shape}"
+            lists.fail(user, CoverageReason.MALFORMED, note)
 
 
 def _reason(error: Exception) -> CoverageReason:

@@ -312,10 +312,7 @@ class _Lists(_Table):
         names = {field.name: getattr(options, field.name) for field in fields(ListColumns)}
         self.columns = ListColumns(**names)
         key = self.key(options.user)
-        # This reads no rows. It raises an error before the join if a column cannot contain lists.
-        nobody = pd.Index([], dtype="str")
-        empty = {name: one_array(self.empty[name]) for name in options.columns}
-        TableLists(options=options, users=nobody, k=request.k, where=self.where).pull([empty])
+        self._require_lists(options, request.k)
         self.unreadable = self.count_unreadable([(options.user, ColumnKind.IDS, key.isNull())])
         self.max_unreadable = options.max_unreadable
         items = options.items
@@ -326,6 +323,12 @@ class _Lists(_Table):
         selected += [column.alias(f"{side}_{name}") for name, column in columns.items()]
         rows = self.frame.select(*selected).where("key IS NOT NULL")
         self.rows = rows.withColumns({"side": F.lit(side), "asked": F.expr("false")})
+
+    def _require_lists(self, options: SparkSourceOptions, k: int) -> None:
+        """Raise SourceError, before the join, if a column cannot contain lists. Reads no rows."""
+        empty = {name: one_array(self.empty[name]) for name in options.columns}
+        nobody = pd.Index([], dtype="str")
+        TableLists(options=options, users=nobody, k=k, where=self.where).pull([empty])
 
 
 def _cut_lists(k: int, items: str, scores: str | None) -> dict[str, spark.Column]:

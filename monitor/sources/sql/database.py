@@ -210,7 +210,7 @@ def _take_field(value: object, fields: Sequence[str]) -> object:
     value = parse_cell(value)
     for field in fields:
         if isinstance(value, list):
-            value = [each.get(field) if isinstance(each, dict) else None for each in value]
+            value = [element.get(field) if isinstance(element, dict) else None for element in value]
         else:
             value = value.get(field) if isinstance(value, dict) else None
     return value

@@ -37,8 +37,8 @@ class SelectStatement:
 
     text: str
     names: frozenset[str]
-    is_array: bool = False
-    problem: str | None = None
+    is_array: bool
+    problem: str | None
 
     def statement(self) -> sa.TextClause:
         """Return the statement with the types of the names that it binds."""

@@ -22,6 +22,9 @@ _TOP_DEPTH = 3
 
 # An item counts as removed if at most this share of the lists that had it still has it.
 STILL_LISTED = 0.02
+# An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
+# because a few users always get new lists.
+_UNCHANGED = 0.99
 
 ALL_CHANGES = tuple(Change)
 ChangeKinds: TypeAlias = npt.NDArray[np.int8]
@@ -215,6 +218,10 @@ class PairChanges:
     by_arm: Mapping[Arm, Parts]
     # Whether the list equals the list of the former run or of the last run
     is_unchanged: Mapping[Arm, Flags]
+
+    def is_arm_unchanged(self, arm: Arm) -> bool:
+        """Return whether hardly any list of the arm changed since the earlier run."""
+        return bool(self.lists[arm].is_same[self.is_known].mean() >= _UNCHANGED)
 
     @cached_property
     def parts(self) -> Parts:

@@ -52,9 +52,6 @@ _ALIKE = 6
 # A few shifted lists are not reported if at least this multiple of them changed their order. In
 # `incidents` the ratio is at least 5.7 if lists were shuffled, and at most 1 otherwise.
 _MANY_MORE = 3
-# An arm counts as unchanged if at least this share of its lists is unchanged. The share is not 1,
-# because a few users always get new lists.
-_UNCHANGED = 0.99
 # If at least this share of the users seems to be affected, we assume that all of them are.
 _NEARLY_ALL = 0.8
 # If at least this share of the healthy lists would become outliers when reversed, we assume that
@@ -98,10 +95,9 @@ def find_missing(coverage: Sequence[CoverageRow], usual_share: float | None) -> 
     detail = {"empty": empty / lost}
     if usual_share is not None:
         detail["before"] = usual_share
-    arms = [each for each in Arm if everybody.count_lost(each) >= lost / 2]
     return Finding(
         kind=FaultKind.MISSING,
-        arms=tuple(arms),
+        arms=tuple(arm for arm in Arm if everybody.count_lost(arm) >= lost / 2),
         segment=segment,
         segment_share=lost_in_segment / asked_in_segment,
         users=lost,
@@ -166,17 +162,20 @@ def find_fault(scene: Scene) -> Fault | None:
 
     Whether a hypothesis holds depends only on counts of users, and not on the drop.
     """
-    hypotheses = find_hypotheses(scene)
-    # Redundant hypotheses are left out below, but their arms may have a fault too.
-    arms_with_hypothesis = {hypothesis.arm for hypothesis in hypotheses}
-    hypotheses = [each for each in hypotheses if not _is_redundant(each, hypotheses)]
+    all_hypotheses = find_hypotheses(scene)
+    hypotheses = [
+        hypothesis for hypothesis in all_hypotheses if not _is_redundant(hypothesis, all_hypotheses)
+    ]
     findings = [_make_finding(hypothesis, scene) for hypothesis in hypotheses]
     specific = list(zip(hypotheses, findings, strict=True))
-    if not any(_is_cause(each, scene) for each in findings):
-        general = [find_general_change(scene, arm) for arm in Arm]
-        findings += [_make_finding(each, scene) for each in general if each is not None]
-    findings = [each for each in findings if not _is_side_effect(each, findings)]
-    finding = _select_finding([each for each in findings if not _is_no_cause(each, scene)])
+    if not any(_is_cause(finding, scene) for finding in findings):
+        for arm in Arm:
+            general = find_general_change(scene, arm)
+            if general is not None:
+                findings.append(_make_finding(general, scene))
+    findings = [finding for finding in findings if not _is_side_effect(finding, findings)]
+    causes = [finding for finding in findings if not _is_no_cause(finding, scene)]
+    finding = _select_finding(causes)
     explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
     missing = None
     if scene.usually_missing is not None:
@@ -191,6 +190,8 @@ def find_fault(scene: Scene) -> Fault | None:
         if hypothesis.kind is finding.kind and hypothesis.arm in finding.arms:
             affected = hypothesis.affected if affected is None else affected | hypothesis.affected
     also = None if missing is finding else missing
+    # The arm of a redundant hypothesis may have a fault too.
+    arms_with_hypothesis = {hypothesis.arm for hypothesis in all_hypotheses}
     return Fault(
         finding=finding,
         affected=affected,
@@ -557,8 +558,7 @@ def _is_other_unchanged(
     other = finding.arms[0].other
     if scene.changes is None or len(finding.arms) > 1 or other in arms_with_hypothesis:
         return None
-    is_same = scene.changes.lists[other].is_same
-    if is_same[scene.changes.is_known].mean() >= _UNCHANGED:
+    if scene.changes.is_arm_unchanged(other):
         return True
     if other not in scene.usual_histograms:
         return None

@@ -42,6 +42,11 @@ class Scene:
     drop: float | None = None  # the drop of the mean, None if it is not significant
     is_rise: bool = False  # whether the mean rose significantly
 
+    @property
+    def are_lists_unchanged(self) -> bool:
+        """Whether hardly any list of either arm changed. False if there are no earlier lists."""
+        return self.changes is not None and all(map(self.changes.is_arm_unchanged, Arm))
+
     @cached_property
     def bins(self) -> Mapping[Arm, Mapping[ChangeFeature, Integers]]:
         """The bin of each user, by arm and feature. Empty if there are no earlier lists."""

@@ -89,7 +89,7 @@ MANY_ALIKE = 0.25
 # Between two healthy runs of real lists the share is at most 0.42. It is 1 if the candidate's lists
 # are mixed with the baseline's.
 _ALL_ALIKE = 0.6
-# If at least this share of the lists look interleaved then, they are.
+# If at least this share of these lists look interleaved, they are.
 _ALL_INTERLEAVED = 0.99
 
 
@@ -97,7 +97,7 @@ def find_all_alike(scene: Scene, changes: PairChanges) -> Hypothesis | None:
     """Return the hypothesis that both arms' lists became more similar for all users.
 
     If nearly all lists look interleaved, the hypothesis is that they are interleaved. None if the
-    mean similarity did not rise, or if not most lists became more similar.
+    mean similarity did not rise, or if too few lists became more similar (`_ALL_ALIKE`).
     """
     if not scene.is_rise:
         return None

@@ -25,7 +25,7 @@ SHARE_OF_ALL = 0.5
 USUALLY = 0.5
 NEARLY_ALWAYS = 0.95
 """A threshold is described by the values that are detected with these two chances."""
-_MOST_SHARE = 0.5
+_MOST_ALPHA = 0.5
 """The chance of a false alert must be below this."""
 _LEAST_LEARNED = 2
 """At least this many healthy runs are needed to define what is normal."""
@@ -150,7 +150,7 @@ class DropSearch:
     wander: float
     # Number of healthy runs that define what is normal, infinite if that is known exactly
     learned: float
-    share: float  # chance of a false alert in a healthy run
+    alpha: float  # chance of a false alert in a healthy run
     power: float  # wanted chance that the drop is detected
 
     def __post_init__(self) -> None:
@@ -160,11 +160,11 @@ class DropSearch:
             raise InputError(
                 "sd and wander must be finite and at least 0, and one of them must be above 0"
             )
-        is_valid_share = 0 < self.share < _MOST_SHARE and self.share < self.power < 1
-        if not (is_valid_share and self.learned >= _LEAST_LEARNED):
+        is_valid_alpha = 0 < self.alpha < _MOST_ALPHA and self.alpha < self.power < 1
+        if not (is_valid_alpha and self.learned >= _LEAST_LEARNED):
             msg = (
-                "the share must be between 0 and 0.5, the power between the share and 1, and the "
-                "number of healthy runs at least 2"
+                "alpha must be between 0 and 0.5, the power between alpha and 1, and the number "
+                "of healthy runs at least 2"
             )
             raise InputError(msg)
 
@@ -175,17 +175,17 @@ class DropSearch:
         This is the non-centrality of Student's t (Johnson and Welch 1940).
         """
         df = min(self.learned - 1, _NORMAL_DF)
-        limit = -scipy.special.stdtrit(df, self.share)
+        limit = -scipy.special.stdtrit(df, self.alpha)
         return float(scipy.special.nctdtrinc(df, 1.0 - self.power, limit))
 
     def least_drop(self, users: float, runs: float = 1) -> float:
         """The smallest drop that the mean of ``runs`` runs detects, with ``users`` in each run."""
         return self.shift * self._error(users, runs)
 
-    def chance(self, drop: float, users: float, runs: float = 1) -> float:
+    def chance(self, drop: float, users: float, runs: float) -> float:
         """The chance that a drop of this size is detected."""
         df = min(self.learned - 1, _NORMAL_DF)
-        limit = -scipy.special.stdtrit(df, self.share)
+        limit = -scipy.special.stdtrit(df, self.alpha)
         return 1.0 - float(scipy.special.nctdtr(df, drop / self._error(users, runs), limit))
 
     def _error(self, users: float, runs: float) -> float:

@@ -137,7 +137,9 @@ class AlertPage:
     @property
     def runbooks(self) -> dict[str, str]:
         """The URL of the runbook of each alert that has one."""
-        return {each.alert: each.runbook_url for each in self.transitions if each.runbook_url}
+        return {
+            change.alert: change.runbook_url for change in self.transitions if change.runbook_url
+        }
 
 
 def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
@@ -286,7 +288,9 @@ def _find_starts(
     transitions: Sequence[Transition], firing_by_key: Mapping[str | None, AlertState]
 ) -> list[Transition]:
     """Return the starts of the alerts that still fire."""
-    return [each for each in transitions if each.is_start and each.dedup_key in firing_by_key]
+    return [
+        change for change in transitions if change.is_start and change.dedup_key in firing_by_key
+    ]
 
 
 def _add_advice(
@@ -367,12 +371,14 @@ def _compose_again(
     """
     # The receivers got these starts in earlier messages. Alerts that have ended since then are
     # included, because a text reports no end before the whole incident ends.
-    earlier_starts = tuple(each for each in transitions[: min(positions)] if each.is_start)
-    until_then = [each for each in transitions if each.at <= at]
+    earlier_starts = tuple(change for change in transitions[: min(positions)] if change.is_start)
+    until_then = [change for change in transitions if change.at <= at]
     # Each firing has its own dedup key, so an alert that fires again has another key.
-    ended_keys = {each.dedup_key for each in until_then if each.is_end}
-    firing = [each for each in until_then if each.is_start and each.dedup_key not in ended_keys]
-    acknowledged = [each for each in until_then if each.is_acknowledgement]
+    ended_keys = {change.dedup_key for change in until_then if change.is_end}
+    firing = [
+        change for change in until_then if change.is_start and change.dedup_key not in ended_keys
+    ]
+    acknowledged = [change for change in until_then if change.is_acknowledgement]
     snapshot = FiringSnapshot(
         firing=tuple(firing),
         delivered=_keys_of(earlier_starts),
@@ -385,7 +391,7 @@ def _compose_again(
 
 
 def _keys_of(transitions: Sequence[Transition]) -> frozenset[str]:
-    return frozenset(str(each.dedup_key) for each in transitions)
+    return frozenset(str(change.dedup_key) for change in transitions)
 
 
 def _make_incident(
@@ -395,7 +401,7 @@ def _make_incident(
 
     ``firing_by_key`` has the states of firing alerts by dedup key, perhaps also of other incidents.
     """
-    starts = [each for each in transitions if each.is_start]
+    starts = [change for change in transitions if change.is_start]
     if not starts:
         starts = list(transitions)  # the starts were deleted, so other transitions must do
     first = min(starts, key=attrgetter("at"))
@@ -407,7 +413,7 @@ def _make_incident(
     ended_at = None
     # The incident lasts while one of its alerts fires.
     if not firing_states:
-        ended_at = max((each.at for each in transitions if each.is_end), default=None)
+        ended_at = max((change.at for change in transitions if change.is_end), default=None)
     most_severe_first = list(Severity)
     return Incident(
         incident=str(first.incident),

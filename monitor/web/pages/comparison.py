@@ -326,7 +326,7 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     # If the arms drift apart, a gap between them rises, but a similarity falls.
     derived_metric, _ = parse_derived(choice.metric)
     worsening = _rise_of_mean if derived_metric in GAPS else _fall_of_mean
-    parts = [each for each in means if each.segment != ALL]
+    parts = [mean for mean in means if mean.segment != ALL]
     parts.sort(key=worsening, reverse=True)
     return parts
 

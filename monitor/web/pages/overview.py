@@ -61,7 +61,7 @@ class ComparisonRow:
     paired: int = 0
     slot: datetime | None = None
     age_s: float | None = None
-    reason: str | None = None
+    reason: str | None
     sentence: str | None = None
     last_end: Transition | None = None
 
@@ -203,7 +203,9 @@ def state_of(latest: LatestRun) -> ComparisonState:
     if State.PENDING in states:
         return ComparisonState.PENDING
     # Each rule that learns has an expectation, which is None until the rule has learned enough.
-    expected = [each.expected for each in latest.expectations if each.segment == ALL]
+    expected = [
+        expectation.expected for expectation in latest.expectations if expectation.segment == ALL
+    ]
     if expected and all(value is None for value in expected):
         return ComparisonState.LEARNING
     return ComparisonState.QUIET

@@ -71,8 +71,8 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
             representative.append(example)
     # These transitions include no acknowledgements.
     transitions = pages.changes(name, None, since=slot, until=slot)
-    starts = [each for each in transitions if each.is_start]
-    ends = [each for each in transitions if not each.is_start]
+    starts = [change for change in transitions if change.is_start]
+    ends = [change for change in transitions if not change.is_start]
     linked_items = []
     if run.explanation is not None:
         for exposure in (*run.explanation.gained, *run.explanation.lost):
@@ -131,7 +131,7 @@ def _mean_changes(
 
 def _count_by_alert(transitions: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
     """Return each alert with its number of transitions. The largest number comes first."""
-    return tuple(Counter(each.alert for each in transitions).most_common())
+    return tuple(Counter(change.alert for change in transitions).most_common())
 
 
 @immutable
@@ -169,7 +169,7 @@ class UserPage:
     former: tuple[str, ...]
     former_arm: Arm
     former_slot: datetime | None
-    served_by: Arm | None = None
+    served_by: Arm | None
 
 
 def read_user_page(site: Site, query: PageRequest) -> UserPage:

@@ -53,6 +53,7 @@ def test_an_interrupt_is_raised_as_itself_also_before_an_error_of_closing(first,
         raise then
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_real_signal_ends_a_statement_that_would_take_for_ever(number):
     def read_for_ever():

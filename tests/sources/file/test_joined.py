@@ -324,6 +324,7 @@ def test_a_file_that_is_replaced_while_it_is_read_ends_the_run(files):
         read_and_replace(answers)
 
 
+@pytest.mark.slow
 def test_the_deadline_interrupts_a_join_again_and_again(files, monkeypatch):
     was_interrupted, interrupted_at = threading.Event(), database.interrupted_at
 

@@ -71,6 +71,7 @@ def test_each_odd_key_has_its_reason_and_other_users_keep_their_lists(client):
         "bytes": b'["\xff"]',
         "object": "{}",
         "half": "[1, 0.5]",
+        "named": '[{"id": 1}]',
     }
     client.mset({"ok": "[1]", "huge": '["é"]' * 10**5, **odd})
     client.rpush("wrong", "1")
@@ -82,6 +83,7 @@ def test_each_odd_key_has_its_reason_and_other_users_keep_their_lists(client):
     assert (as_lists(pull), pull.failures) == ({"ok": ["1"]}, reasons)
     where = f"Redis 127.0.0.1:{shared_redis()}"
     assert pull.notes["missing"] == f"{where}: there is no value at the user's key: check key"
+    assert "objects and no ids at the path" in pulled("named", **HERE).notes["malformed"]
 
 
 def test_a_pull_that_hangs_ends_in_time_and_keeps_the_lists_that_it_got(client, monkeypatch):

@@ -128,6 +128,7 @@ def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url):
     assert numbers.failures == {"8": "malformed"}
 
 
+@pytest.mark.slow
 def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database):
     query = f"""
         SELECT who, what, place FROM tall WHERE who IN :users AND

@@ -98,7 +98,7 @@ class Engines:
         return self._compiled
 
     def _count_until_enough(self, comparisons: int) -> bool:
-        """Count these comparisons. Return whether this period has had enough for machine code."""
+        """Add to the comparisons of this period. Return whether they are worth loading the code."""
         now_s = self._monotonic()
         if now_s - self._period_began_s >= PERIOD_S:
             self._period_began_s = now_s
@@ -125,21 +125,21 @@ def load_compiled() -> ModuleType:
 
 def _load_or_raise() -> ModuleType:
     """The module of machine code. Raises ConfigError if this process cannot use machine code."""
-    asked = f"{ENGINE_VARIABLE}={Engine.NUMBA}"
+    setting = f"{ENGINE_VARIABLE}={Engine.NUMBA}"
     if find_spec("numba") is None:
-        raise ConfigError(f"{asked}: numba is not installed: {write_extra('fast')}")
+        raise ConfigError(f"{setting}: numba is not installed: {write_extra('fast')}")
     try:
         mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
     except OSError:  # in this case LLVM would abort the process
         raise ConfigError(
-            f"{asked}: this system forbids machine code, as systemd does with "
+            f"{setting}: this system forbids machine code, as systemd does with "
             "MemoryDenyWriteExecute=yes"
         ) from None
     try:
         return load_compiled()
     except RuntimeError:
         raise ConfigError(
-            f"{asked}: numba found no directory for its machine code: set NUMBA_CACHE_DIR to a "
+            f"{setting}: numba found no directory for its machine code: set NUMBA_CACHE_DIR to a "
             "writable directory"
         ) from None
 

@@ -25,7 +25,7 @@ def rbo_w(alignment: Alignment, p: float) -> Floats:
     tied, it equals `rbo`. `_extrapolate` describes what the three definitions have in common.
     Source: Webber, Moffat and Zobel (2010), equation 28; Corsi and Urbano (2024), RBO^w.
     """
-    return _extrapolate(alignment, p, _mean_size, is_shared=True)
+    return _extrapolate(alignment, p, _mean_size, ties_share_rank=True)
 
 
 def rbo_a(alignment: Alignment, p: float) -> Floats:
@@ -48,7 +48,7 @@ def rbo_a(alignment: Alignment, p: float) -> Floats:
     `rbo`. `_extrapolate` describes what the three definitions have in common. Source: Corsi and
     Urbano (2024), RBO^a.
     """
-    return _extrapolate(alignment, p, _depth, is_shared=False)
+    return _extrapolate(alignment, p, _depth, ties_share_rank=False)
 
 
 def rbo_b(alignment: Alignment, p: float) -> Floats:
@@ -60,7 +60,7 @@ def rbo_b(alignment: Alignment, p: float) -> Floats:
     It has the same special values and symmetry as `rbo_w`. If no items are tied, it equals `rbo`.
     Source: Corsi and Urbano (2024), RBO^b.
     """
-    return _extrapolate(alignment, p, _geometric_size, is_shared=False)
+    return _extrapolate(alignment, p, _geometric_size, ties_share_rank=False)
 
 
 @immutable
@@ -91,13 +91,14 @@ def _extrapolate(
     p: float,
     norm: _Norm,
     *,
-    is_shared: bool,
+    ties_share_rank: bool,
 ) -> Floats:
     """RBO_ext of the agreements ``A_d = X_d / norm``: float64 (n,).
 
-    A common item adds the product of its shares in both lists to the overlap X_d. l is the length
-    of the longer list. The result is ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``. Below the longer
-    list, the agreement is assumed to stay the same.
+    A common item adds the product of its shares in both lists to the overlap X_d. If
+    ``ties_share_rank``, tied items share one rank, and each share is 1. l is the length of the
+    longer list. The result is ``(1-p) sum_{d=1..l} p^(d-1) A_d + p^l A_l``. Below the longer list,
+    the agreement is assumed to stay the same.
 
     Let s be the length of the shorter list. At a depth d below its end, this list has d - s empty
     places. It is assumed that each empty place has an untied item, which is in the longer list with
@@ -114,8 +115,12 @@ def _extrapolate(
     our_bounds = _find_groups(alignment.scores.baseline)
     their_bounds = _find_groups(alignment.scores.candidate)
     common = _count_common(alignment, our_bounds, their_bounds)
-    ours = _make_arm(depth, *our_bounds, alignment.baseline_lengths, is_shared=is_shared)
-    theirs = _make_arm(depth, *their_bounds, alignment.candidate_lengths, is_shared=is_shared)
+    ours = _make_arm(
+        depth, *our_bounds, alignment.baseline_lengths, ties_share_rank=ties_share_rank
+    )
+    theirs = _make_arm(
+        depth, *their_bounds, alignment.candidate_lengths, ties_share_rank=ties_share_rank
+    )
     size = norm(depth, ours, theirs)
     overlap = _expect_overlap(common, ours, theirs)
     if not alignment.is_full:
@@ -144,10 +149,10 @@ def _make_arm(
     end: _Counts,
     length: Codes,
     *,
-    is_shared: bool,
+    ties_share_rank: bool,
 ) -> _Arm:
-    """The tied groups of one arm's lists. If ``is_shared``, tied items share one rank."""
-    if is_shared:
+    """The tied groups of one arm's lists. See `_extrapolate`."""
+    if ties_share_rank:
         share = np.ones(start.shape)
     else:
         share = (depth - start) / (end - start)
