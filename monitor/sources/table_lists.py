@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -86,15 +87,22 @@ class WantedUsers:
     def __init__(self, users: pd.Index[str]) -> None:
         self.index = users
         self._keys = pa.array(users, type=pa.large_string())
-        self._hashes = _hash(self._keys)
+        self._next = 0  # the position after the last batch whose users were in order
 
     def __len__(self) -> int:
         return len(self._keys)
 
+    @cached_property
+    def _hashes(self) -> pd.Index[int]:
+        return _hash(self._keys)
+
     def positions(self, users: pa.Array) -> Integers:
         """The position of each of these users. It is -1 for null and for users not requested."""
-        if users.equals(self._keys):
-            return np.arange(len(users))
+        # Rows are often in the order of the users.
+        start, end = self._next, self._next + len(users)
+        if users.equals(self._keys.slice(start, len(users))):
+            self._next = end
+            return np.arange(start, end)
         if not self._hashes.is_unique:
             return self.index.get_indexer(user_index(users))
         # Numbers are found much faster than texts. Another text may have the same hash.
