@@ -70,11 +70,7 @@ def replay(fault, folder):
     world.write_log(folder / "log.parquet", HEALTHY, last, **log)
     runs = run_days(folder, first, last)
     changes = run_cli("alerts", "--config", f"{folder}/rankwatch.yaml", "--json")
-    starts = [
-        each
-        for each in changes
-        if (each["from_state"], each["to_state"]) in {("quiet", "firing"), ("pending", "firing")}
-    ]
+    starts = [each for each in changes if each["to_state"] == "firing"]
     return runs, starts
 
 
