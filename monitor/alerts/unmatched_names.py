@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from monitor.alerts.notification_policy import Matcher
-from monitor.model.alerts import AlertState
+from monitor.model.alerts import AlertNames, AlertState
 from monitor.model.errors import ConfigError
 from monitor.model.notifications import Silence
 from monitor.model.rankings import ALL
@@ -13,7 +13,6 @@ from monitor.model.run_reasons import UnmatchedName
 from monitor.model.segments import find_nearest
 
 AlertLabels = Mapping[str, str]
-_OF_STATES = ("alert", "comparison", "segment", "severity")
 
 
 def named_segments(rules: Iterable[Rule]) -> tuple[str, ...]:
@@ -110,7 +109,7 @@ def _labels_of_rule(rule: Rule) -> dict[str, str]:
 
 def find_unmatched_silences(
     silences: Iterable[Silence],
-    states: Collection[AlertState],
+    judged_alerts: Collection[AlertNames | AlertState],
     comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
     """For each silence, find the first matcher that no alert has matched so far.
@@ -124,8 +123,8 @@ def find_unmatched_silences(
     For a comparison that was never judged, any segment is possible. If its rules are not known, any
     alert is possible too.
     """
-    judged = {state.comparison for state in states}
-    alerts = [_labels_of(state, comparisons.get(state.comparison)) for state in states]
+    judged = {names.comparison for names in judged_alerts}
+    alerts = _labels_of(judged_alerts, comparisons)
     unjudged: list[AlertLabels] = []
     for name, comparison in comparisons.items():
         if name in judged:
@@ -143,12 +142,30 @@ def find_unmatched_silences(
             # nothing.
             continue
         if None in comparisons.values():
-            matchers = [matcher for matcher in matchers if matcher.name in _OF_STATES]
+            matchers = [matcher for matcher in matchers if matcher.name in AlertNames._fields]
         if not any(_may_match(matchers, labels) for labels in unjudged):
             lack = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
             if lack is not None:
                 unmatched.append(lack)
     return tuple(unmatched)
+
+
+def _labels_of(
+    judged_alerts: Iterable[AlertNames | AlertState],
+    comparisons: Mapping[str, Comparison | None],
+) -> list[AlertLabels]:
+    """Return the labels of each alert. The labels of its rule are included if the rule is known."""
+    labels_of_rules = {}
+    for name, comparison in comparisons.items():
+        if comparison is not None:
+            for rule in comparison.judging.rules:
+                labels_of_rules[name, rule.alert] = _labels_of_rule(rule)
+    alerts: list[AlertLabels] = []
+    for names in judged_alerts:
+        labels = labels_of_rules.get((names.comparison, names.alert), {})
+        of_alert = {name: str(getattr(names, name)) for name in AlertNames._fields}
+        alerts.append(labels | of_alert)
+    return alerts
 
 
 def _alerts_in_any_segment(comparison: Comparison) -> list[AlertLabels]:
@@ -165,16 +182,6 @@ def may_concern(silence: Silence, comparison: str) -> bool:
         return False
     labels = {"comparison": comparison}
     return all(matcher.name != "comparison" or matcher.matches(labels) for matcher in matchers)
-
-
-def _labels_of(state: AlertState, comparison: Comparison | None) -> AlertLabels:
-    """Return the labels of a stored alert. Its rule's labels are included if the rule is known."""
-    labels = {name: str(getattr(state, name)) for name in _OF_STATES}
-    rules = () if comparison is None else comparison.judging.rules
-    for rule in rules:
-        if rule.alert == state.alert:
-            return _labels_of_rule(rule) | labels
-    return labels
 
 
 def _may_match(matchers: Iterable[Matcher], labels: AlertLabels) -> bool:

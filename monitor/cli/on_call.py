@@ -43,7 +43,7 @@ from monitor.model.instants import format_second, utc_now
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from monitor.model.alerts import AlertState, Transition
+    from monitor.model.alerts import AlertNames, AlertState, Transition
     from monitor.model.notifications import Delivery, Silence
 
 _STATE_COLUMNS = (
@@ -346,9 +346,9 @@ def add_silence(  # noqa: PLR0913 - the command's options
     )
     with opened_database(config) as (store, configured):
         silence = store.alerts.add_silence(silence)
-        states = store.alerts.states()
+        judged_alerts = store.alerts.names()
     print_objects([asdict(silence)], _SILENCE_COLUMNS, as_json=as_json)
-    _print_unmatched([silence], states, configured)
+    _print_unmatched([silence], judged_alerts, configured)
 
 
 @silence_app.command("ls", cls=Command)
@@ -361,14 +361,14 @@ def list_silences(
     """List silences that are active now or begin later."""
     with opened_database(config) as (store, configured):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
-        states = store.alerts.states()
+        judged_alerts = store.alerts.names()
     print_objects(
         map(asdict, silences),
         _SILENCE_COLUMNS,
         as_json=as_json,
         empty="no silences: `rankwatch silence add alert=NAME --for 2h` adds one",
     )
-    _print_unmatched(silences, states, configured)
+    _print_unmatched(silences, judged_alerts, configured)
 
 
 @silence_app.command("expire", cls=Command)
@@ -406,14 +406,14 @@ def expire_silences(
 
 def _print_unmatched(
     silences: Sequence[Silence],
-    states: Sequence[AlertState],
+    judged_alerts: Sequence[AlertNames],
     comparisons: Sequence[str],
 ) -> None:
     """Print a warning for each silence that matches no alert so far."""
     from monitor.alerts.unmatched_names import find_unmatched_silences
     from monitor.texts.unmatched_names import write_unmatched
 
-    for each in find_unmatched_silences(silences, states, dict.fromkeys(comparisons)):
+    for each in find_unmatched_silences(silences, judged_alerts, dict.fromkeys(comparisons)):
         print_error(write_unmatched(each))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from monitor.model.immutable import immutable
 from monitor.model.rankings import Arm
@@ -177,6 +178,15 @@ class Verdict:
     is_ignored: bool = False  # there is no value because of a condition that is ignored
     is_new_normal: bool = False  # judged against a new level that nobody has accepted yet
     headline: str | None = None  # the cause in one clause; None if `reason` is only one clause
+
+
+class AlertNames(NamedTuple):
+    """The labels of an alert that every state of an alert has."""
+
+    comparison: str
+    alert: str
+    segment: str
+    severity: Severity
 
 
 @immutable

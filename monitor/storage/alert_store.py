@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, delete, select, update
 
-from monitor.model.alerts import ACCEPTED_LEVEL, AlertState, State, Transition
+from monitor.model.alerts import ACCEPTED_LEVEL, AlertNames, AlertState, State, Transition
 from monitor.model.notifications import Silence
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
@@ -32,6 +32,7 @@ from monitor.storage.rows import from_rows, lock_names, to_row
 from monitor.storage.tables.alert_tables import alert_states, silences, transitions
 from monitor.storage.transactions import DatabasePart
 
+_NAMES = select(*(alert_states.c[name] for name in AlertNames._fields))
 _JUST_BEFORE = timedelta(microseconds=1)
 _SILENCES = select(silences).order_by(silences.c.id)
 _LASTING_SILENCES = _SILENCES.where(silences.c.ends_at > bindparam("now"))
@@ -63,6 +64,10 @@ class SqlAlertStore(DatabasePart):
         """
         with self._database.read() as connection:
             return read_states(connection, comparison, state=state)
+
+    def names(self) -> tuple[AlertNames, ...]:
+        """Return the names of all alerts. This takes a fraction of the time of `states`."""
+        return tuple(map(AlertNames._make, self._database.rows(_NAMES)))
 
     def firing(self) -> tuple[Transition, ...]:
         with self._database.read() as connection:

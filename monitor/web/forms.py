@@ -190,7 +190,7 @@ def _store_silence(site: Site, form: Form, alert_action: AlertAction) -> str:
         ):
             return "nothing"
     stored_silence = alerts.add_silence(silence)
-    unmatched = find_unmatched_silences([stored_silence], alerts.states(), site.comparisons())
+    unmatched = find_unmatched_silences([stored_silence], alerts.names(), site.comparisons())
     return "unmatched" if unmatched else "silence"
 
 

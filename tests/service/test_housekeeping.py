@@ -226,10 +226,10 @@ def test_few_runs_compare_silences_with_the_alerts_of_all_comparisons():
     store.alerts.silences.return_value = [
         silence(SLOT, SLOT, f"alert={alert}") for alert in ("SimilarityLow", "x")
     ]
-    store.alerts.states.return_value = [state()]
+    store.alerts.names.return_value = [state()]
     check = SilenceCheck(store, clock)
     for seconds in (0, 599, 1):
         clock.pass_by(seconds)
         (unmatched,) = check.unmatched("home-feed", [state()])
         assert unmatched.name == "alert=x"
-    assert store.alerts.states.call_count == 2
+    assert store.alerts.names.call_count == 2

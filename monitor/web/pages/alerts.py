@@ -178,7 +178,7 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
     unmatched: tuple[UnmatchedName, ...] = ()
     # Reading the alerts of many comparisons takes seconds.
     if silences:
-        unmatched = find_unmatched_silences(silences, site.store.alerts.states(), configured)
+        unmatched = find_unmatched_silences(silences, site.store.alerts.names(), configured)
     return AlertsPage(
         filter=incident_filter,
         state=state,
