@@ -2,6 +2,7 @@
 
 import atexit
 import gc
+import logging
 import math
 import os
 import re
@@ -42,6 +43,24 @@ os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(
 
 pytest_plugins = ["rings", "servers.chromium"]
 collect_ignore = ["plugin_example"]  # has tests of its own, for where it is installed
+
+
+def _logging():
+    """Handlers and level of the loggers that the program configures."""
+    loggers = logging.getLogger(), logging.getLogger("monitor")
+    return [(each, each.handlers[:], each.level) for each in loggers]
+
+
+@pytest.fixture(autouse=True)
+def _same_logging():
+    """Tests configure logs, some with a stream that they close. The next test has none of this."""
+    before = _logging()
+    yield
+    if _logging() != before:
+        for logger, handlers, level in before:
+            logger.handlers[:] = handlers
+            logger.setLevel(level)
+        import_module("structlog").reset_defaults()
 
 
 @pytest.fixture(scope="session")

@@ -185,20 +185,15 @@ def test_the_place_of_an_error_is_described_with_those_behind_it():
 @pytest.mark.parametrize("form", ["json", "console"])
 def test_a_traceback_in_the_log_has_places_and_no_texts_of_other_programs(form):
     log = structlog.get_logger("monitor.test")
-    root = logging.getLogger()
-    before, stream = (root.handlers[:], root.level), StringIO()
-    try:
-        logs.configure_logs(form, "debug", stream)
-        for error in (KeyError(ID), SourceError("lists.csv has no end")):
-            try:
-                raise error from ValueError(ID)
-            except Exception:
-                log.exception("run broke")
-                logging.getLogger("asyncio").exception("Task exception was never retrieved")
-        logging.getLogger("botocore").debug("sent %s", ID)
-    finally:
-        root.handlers[:], root.level = before
-        structlog.reset_defaults()
+    stream = StringIO()
+    logs.configure_logs(form, "debug", stream)
+    for error in (KeyError(ID), SourceError("lists.csv has no end")):
+        try:
+            raise error from ValueError(ID)
+        except Exception:
+            log.exception("run broke")
+            logging.getLogger("asyncio").exception("Task exception was never retrieved")
+    logging.getLogger("botocore").debug("sent %s", ID)
     written = stream.getvalue()
 
     assert ID not in written

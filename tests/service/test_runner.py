@@ -5,7 +5,6 @@ Scores that wait on disk; several installations.
 
 import io
 import json
-import logging
 import sys
 from contextlib import closing
 from functools import partial
@@ -69,16 +68,6 @@ def test_run_once_pings_and_replay_does_not(tmp_path, url, collector):
     for command in ("replay --since 2024-01-07 --until 2024-01-07", "run-once --slot 2024-01-08"):
         assert rankwatch(f"{command} --config {config}").returncode == 0
     assert [signal.kind for signal in signals_of(collector.requests)] == ["start", "success"]
-
-
-@pytest.fixture(autouse=True)
-def as_before():
-    root = list(logging.getLogger().handlers)
-    level = logging.getLogger().level
-    yield
-    logging.getLogger().handlers[:] = root
-    logging.getLogger().setLevel(level)
-    structlog.reset_defaults()
 
 
 def test_a_rerun_is_logged_with_its_own_attempt_and_number(store, monkeypatch):
