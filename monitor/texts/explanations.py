@@ -41,13 +41,10 @@ PART_WORDS: Mapping[DropPart, str] = {
 }
 _WHAT: Mapping[FaultKind, str] = {
     FaultKind.IDENTICAL: "get the {other}'s list from the {arms}: both lists are identical",
-    FaultKind.ALIKE: "get lists from the {arms} that are {alike} the {other}'s",
     FaultKind.INTERLEAVED: (
         "get lists from the {arms} that are mixed with the {other}'s lists: the {other}'s first "
         "items are near the top"
     ),
-    FaultKind.CUT_SHORT: "get {lists} from the {arms}: {items} instead of {before}",
-    FaultKind.STALE: ("get the same list from the {arms} as {earlier}, while other lists changed"),
     FaultKind.ITEMS_GONE: (
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
     ),
@@ -65,8 +62,8 @@ _WHAT: Mapping[FaultKind, str] = {
     ),
     FaultKind.MIXED_UP: "get lists from the {arms} that belong to other users",
     FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
-    FaultKind.REPLACED: "get {more} new items from the {arms} than usual",
 }
+"""What happened to the lists of some users. `_WRITERS` has a function for each other kind."""
 
 _MOSTLY = 0.5
 """If at least this share of the lists is empty (or has duplicates), the text says so."""
@@ -100,14 +97,17 @@ def write_finding(
 ) -> str:
     """Say what happened, to which users, in which arm, and how much of the drop this explains.
 
-    ``also`` is another fault, of other users.
-    ``drop`` is None if there are no earlier lists. ``is_other_unchanged`` is about the other arm:
-    it did not change (True), changed no more than usual (False), or neither is known (None).
+    The most important sentence comes first. Sentences that do not fit are left out.
+
+    ``drop`` is None if there are no earlier lists. ``also`` is another fault, of other users.
+    ``is_other_unchanged`` is about the other arm: it did not change (True), changed no more than
+    usual (False), or neither is known (None).
     """
     sentences = [f"{write_cause(finding)}.", *_write_share(finding), *write_also(also)]
     if finding.spelling is not None and finding.spelling.forms:
         sentences.append(_write_spelling_advice(finding.arms, finding.spelling))
     if finding.kind.facts.is_similarity:
+        # An experiment that is not applied gives both arms the same lists.
         sentences.append("Is the experiment applied?")
     subject = "This" if also is None else "The first fault"
     sentences.append(_write_effect(finding, drop, subject))
@@ -261,33 +261,16 @@ def _write_share(finding: Finding) -> list[str]:
 
 
 def _write_what(finding: Finding, arms: str) -> str:
-    detail = finding.detail
+    """Say what happened to the lists. The text follows the number of users, as their predicate.
+
+    For example: ``get lists from the candidate that belong to other users``.
+    """
     kind = finding.kind
     if kind in _WRITERS:
         return _WRITERS[kind](finding, arms)
-    if kind is FaultKind.REORDERED:
-        items = "first three items" if detail["top"] else "items"
-        return f"get the same {items} from the {arms}, but in another order"
-    if "mixed_in" in detail:
-        return (
-            f"get new items from the {arms} between the former ones, which are about twice as far "
-            "down"
-        )
-    figures = {"earlier": _name_earlier(detail)}
-    if finding.kind is FaultKind.CUT_SHORT:
-        items = count_of(round(detail["now"]), "item")
-        figures = {"lists": "shorter lists", "items": items}
-        if has_duplicates(finding):
-            items = count_of(round(detail["now"]), "different item")
-            figures = {"lists": "lists with duplicates", "items": items}
-    for name, value in detail.items():
-        figures[name] = f"{value:,.0f}" if value > 1 else write_percent(value)
-    if kind is FaultKind.ALIKE:
-        figures["alike"] = "much more like" if "is_more_alike" in detail else "nearly"
-    if kind is FaultKind.REPLACED:
-        figures["more"] = "more" if "is_general" in detail else "many more"
+    figures = {name: write_percent(value) for name, value in finding.detail.items()}
     if kind.facts.counts_items:
-        figures["items"] = count_of(round(detail["items"]), "item")
+        figures["items"] = count_of(round(finding.detail["items"]), "item")
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
@@ -297,8 +280,45 @@ def has_duplicates(finding: Finding) -> bool:
     return is_short and finding.detail.get("duplicated", 0.0) >= _MOSTLY
 
 
-def _name_earlier(detail: Mapping[str, float]) -> str:
-    return "before the test" if "of_before" in detail else "in the last run"
+def _write_cut_short(finding: Finding, arms: str) -> str:
+    lists, item = "shorter lists", "item"
+    if has_duplicates(finding):
+        lists, item = "lists with duplicates", "different item"
+    items = count_of(round(finding.detail["now"]), item)
+    return f"get {lists} from the {arms}: {items} instead of {finding.detail['before']:,.0f}"
+
+
+def _write_alike(finding: Finding, arms: str) -> str:
+    alike = "nearly"
+    if "is_more_alike" in finding.detail:
+        alike = "much more like"
+    return f"get lists from the {arms} that are {alike} the {finding.arms[0].other}'s"
+
+
+def _write_stale(finding: Finding, arms: str) -> str:
+    earlier = "in the last run"
+    if "of_before" in finding.detail:
+        earlier = "before the test"
+    return f"get the same list from the {arms} as {earlier}, while other lists changed"
+
+
+def _write_reordered(finding: Finding, arms: str) -> str:
+    items = "items"
+    if finding.detail["top"]:
+        items = "first three items"
+    return f"get the same {items} from the {arms}, but in another order"
+
+
+def _write_replaced(finding: Finding, arms: str) -> str:
+    if "mixed_in" in finding.detail:
+        return (
+            f"get new items from the {arms} between the former ones, which are about twice as far "
+            "down"
+        )
+    more = "many more"
+    if "is_general" in finding.detail:
+        more = "more"
+    return f"get {more} new items from the {arms} than usual"
 
 
 def _write_shared(finding: Finding, arms: str) -> str:
@@ -357,6 +377,11 @@ def _write_spellings(finding: Finding, first: str, second: str) -> str:
 _WRITERS: Mapping[FaultKind, Callable[[Finding, str], str]] = {
     FaultKind.SHARED_LIST: _write_shared,
     FaultKind.MISSING: _write_missing,
+    FaultKind.CUT_SHORT: _write_cut_short,
+    FaultKind.ALIKE: _write_alike,
+    FaultKind.STALE: _write_stale,
+    FaultKind.REORDERED: _write_reordered,
+    FaultKind.REPLACED: _write_replaced,
     FaultKind.SHIFTED: _write_shifted,
     FaultKind.RESPELLED: _write_respelled,
 }
