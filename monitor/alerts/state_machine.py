@@ -219,33 +219,33 @@ def stable_key(slot: datetime, *names: str) -> str:
 
 def retire_alerts(
     states: Iterable[AlertState],
-    causes: Iterable[Transition],
+    starts: Iterable[Transition],
     comparisons: Sequence[Comparison],
     *,
     at: datetime,
 ) -> tuple[Transition, ...]:
     """End every pending or firing state that no rule judges any more.
 
-    Returns the transitions to quiet. Receivers get them like any other end of an alert.
+    Returns the transitions to quiet. Receivers get them like any other end of an alert. No run
+    caused these ends, so their slot is ``at``.
 
     ``comparisons`` are all configured comparisons. Rules with ``segments: each`` or ``named`` judge
-    every segment. ``causes`` are the stored transitions, oldest first. The end of an alert gets
-    metric and labels from the alert's last transition. No run caused these ends, so their slot is
-    ``at``.
+    every segment. ``starts`` are the starts of the current firings, oldest first. The end of a
+    firing gets its metric and labels from the start.
     """
     # If a rule has changed but still exists, its alert continues.
     rules = {
         comparison.name: {rule.alert: rule for rule in comparison.judging.rules}
         for comparison in comparisons
     }
-    last = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
+    start_of = {(start.comparison, start.alert, start.segment): start for start in starts}
     ends = []
     for state in states:
         removed = _find_removed(state, rules)
         # A quiet state needs no end. It continues if its rule comes back.
         if removed is not None and state.state is not State.QUIET:
-            cause = last.get((state.comparison, state.alert, state.segment))
-            ends.append(_end_alert(state, cause, removed, at))
+            start = start_of.get((state.comparison, state.alert, state.segment))
+            ends.append(_end_alert(state, start, removed, at))
     return tuple(ends)
 
 
@@ -263,11 +263,11 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
 
 
 def _end_alert(
-    state: AlertState, cause: Transition | None, removed: Removed, at: datetime
+    state: AlertState, start: Transition | None, removed: Removed, at: datetime
 ) -> Transition:
     """Return the end of an alert that no rule judges.
 
-    Its metric is known only from ``cause``, the alert's last transition.
+    Its metric is known only from the ``start`` of the firing. A pending alert has no start.
     """
     end = Transition(
         comparison=state.comparison,
@@ -288,14 +288,14 @@ def _end_alert(
         dedup_key=state.dedup_key,
         incident=state.incident,
     )
-    if cause is None:
+    if start is None:
         return end
     return replace(
         end,
-        direction=cause.direction,
-        kind=cause.kind,
-        metric=cause.metric,
-        statistic=cause.statistic,
-        runbook_url=cause.runbook_url,
-        labels=cause.labels,
+        direction=start.direction,
+        kind=start.kind,
+        metric=start.metric,
+        statistic=start.statistic,
+        runbook_url=start.runbook_url,
+        labels=start.labels,
     )

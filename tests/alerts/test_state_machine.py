@@ -202,15 +202,15 @@ def state(**changes):
     return factories.state(**{"state": FIRING, "dedup_key": "key"} | changes)
 
 
-def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_last_cause():
+def test_a_firing_whose_rule_is_gone_ends_under_the_key_and_labels_of_its_start():
     begun = transition(dedup_key="key", metric="rbo(p=0.9)", labels={"team": "x"})
-    causes = [
+    starts = [
         transition(metric="overlap"),
         transition(segment="country=UK", metric="jaccard"),
         begun,
     ]
 
-    (end,) = retire_alerts([state()], causes, [comparison(rules=())], at=NOW)
+    (end,) = retire_alerts([state()], starts, [comparison(rules=())], at=NOW)
 
     assert end.from_state == FIRING
     assert end.to_state == QUIET
