@@ -307,7 +307,7 @@ class Dispatch:
                 return write_silenced(silence)
         reason = self.policy.explain_maintenance(start, self.now)
         if reason is None and self.treatment.updates is not Updates.EACH:
-            reason = self._inhibited(start)
+            reason = self._why_inhibited(start)
         return reason
 
     def why_not_again(self, start: Transition) -> str | None:
@@ -330,7 +330,7 @@ class Dispatch:
         change = delivery.transition
         is_delivered = change.dedup_key in delivered
         if change.is_end and is_delivered:
-            return self._end(delivery, delivered)
+            return self._decide_end(delivery, delivered)
         why_dropped = self._why_dropped(change, is_delivered=is_delivered)
         if why_dropped is not None:
             return Decision(delivery, DeliveryStatus.DROPPED, why_dropped)
@@ -353,8 +353,12 @@ class Dispatch:
             return NEVER_SENT
         return None
 
-    def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
-        """Decide on an end whose start was sent. It waits for the other alerts of the incident."""
+    def _decide_end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
+        """Send the end of an alert whose start was sent, or hold the end.
+
+        The end is held while the receiver knows of another firing alert of the incident. A receiver
+        with ``Updates.EACH`` gets every end at once.
+        """
         if self.treatment.updates is not Updates.EACH:
             name = delivery.transition.incident
             for start in self.snapshot.firing:
@@ -362,8 +366,8 @@ class Dispatch:
                     return Decision(delivery, _HELD, write_waiting_end(start.alert))
         return Decision(delivery, _TO_SEND)
 
-    def _inhibited(self, start: Transition) -> str | None:
-        """Return why the start waits for an alert on a condition. None if it does not."""
+    def _why_inhibited(self, start: Transition) -> str | None:
+        """Return which firing alert on a condition holds back the start. None if none does."""
         # Alerts on users without a list are not inhibited, because failed runs count these users
         # too.
         if find_symptom(start.kind, start.statistic) is not Symptom.OTHER_LIST:

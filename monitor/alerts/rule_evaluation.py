@@ -140,7 +140,7 @@ class _Run:
 
     measured: MeasuredRun
     figures: Figures
-    thin: Mapping[str, str]
+    thin: Mapping[str, str]  # the segments with too few compared users, see `thin_segments`
     expectations: Mapping[tuple[str, str], Expectation]
     standstills: Mapping[str, Standstill]
     # Verdicts of the rules on drift, by segment. The rules on conditions read them.
@@ -267,7 +267,11 @@ def _judge_recovery(rule: SeriesRule, segment: str, run: _Run, verdict: Verdict)
 
 
 def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
-    """Judge a value of similarity. A noise floor that cannot be trusted gives ``no_data``."""
+    """Judge a value of similarity.
+
+    A metric that is derived from the noise floor, such as ``floor(rbo)``, gives ``no_data`` if the
+    noise floor cannot be trusted.
+    """
     measured = run.measured
     summary = run.figures.summaries.get((segment, rule.metric))
     derived, _ = parse_derived(rule.metric)
@@ -285,7 +289,8 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     bounded = apply_bounds(rule, verdict, summary, coverage, expectation)
     if bounded.outcome is verdict.outcome:
         return bounded
-    # Users without a score leave the verdict open, so it also says why they have none.
+    # Users without a score could change the verdict, so there is none. The reason also says why
+    # these users have no score.
     return replace(
         bounded,
         reason=with_cause(bounded.reason, write_run_reasons(measured.reasons)),

@@ -112,27 +112,28 @@ def find_unmatched_silences(
     judged_alerts: Collection[AlertNames | AlertState],
     comparisons: Mapping[str, Comparison | None],
 ) -> tuple[UnmatchedName, ...]:
-    """For each silence, find the first matcher that no alert has matched so far.
+    """For each silence that has matched no alert so far, find the matcher that excludes the alerts.
 
-    The alert must also match all matchers before it. See `find_unmatched_matchers`.
+    This is the first matcher that matches none of the alerts that match all matchers before it (see
+    `find_unmatched_matchers`). ``judged_alerts`` are the alerts that were judged so far.
+
+    A silence is left out if it may match an alert of a comparison that was never judged. Any
+    segment of this comparison is possible, and any alert if its rules are not known.
 
     ``comparisons`` has the configured comparisons by name. A value is None if the rules of this
     comparison are not known here. Then only the labels alert, comparison, segment and severity are
     compared.
-
-    For a comparison that was never judged, any segment is possible. If its rules are not known, any
-    alert is possible too.
     """
-    judged = {names.comparison for names in judged_alerts}
+    judged_comparisons = {names.comparison for names in judged_alerts}
     alerts = _labels_of(judged_alerts, comparisons)
-    unjudged: list[AlertLabels] = []
+    unjudged_alerts: list[AlertLabels] = []
     for name, comparison in comparisons.items():
-        if name in judged:
+        if name in judged_comparisons:
             continue
         if comparison is None:
-            unjudged.append({"comparison": name})
+            unjudged_alerts.append({"comparison": name})
         else:
-            unjudged += _alerts_in_any_segment(comparison)
+            unjudged_alerts += _alerts_in_any_segment(comparison)
     unmatched = []
     for silence in silences:
         try:
@@ -143,7 +144,7 @@ def find_unmatched_silences(
             continue
         if None in comparisons.values():
             matchers = [matcher for matcher in matchers if matcher.name in AlertNames._fields]
-        if not any(_may_match(matchers, labels) for labels in unjudged):
+        if not any(_may_match(matchers, labels) for labels in unjudged_alerts):
             lack = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
             if lack is not None:
                 unmatched.append(lack)

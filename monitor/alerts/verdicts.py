@@ -281,7 +281,7 @@ def judge_learned(
     judged = headline = f"{shown}, {finding}"
     if is_breach:
         judged, headline = write_breach(rule, shown, finding, reading.counts, measured.reasons)
-    is_normal = expectation.z <= _normal_again(rule, limit, expectation)
+    is_normal = expectation.z <= _largest_normal_z(rule, limit, expectation)
     nearness = ""
     if is_judgeable and not is_breach and not is_normal:
         nearness = NOT_CLEARLY_NORMAL
@@ -315,8 +315,11 @@ def _judge_unlearned(expectation: Expectation | None, users: int, measured: Meas
     return verdict_without_value(Outcome.TOO_FEW, reason, users, is_learning=True)
 
 
-def _normal_again(rule: SeriesRule, limit: LearnedLimit, expectation: Expectation) -> float:
+def _largest_normal_z(rule: SeriesRule, limit: LearnedLimit, expectation: Expectation) -> float:
     """Return the largest z at which a firing alert ends. See `NORMAL_AGAIN` and `MOST_AGAIN`.
+
+    For example, a rule on drops ends its alert at z = 2 if the median z during the alert was at
+    most 4. If the median was 5, the alert ends at 2.5, and if it was 6 or more, at 3.
 
     Some rules compare lists with the lists before the alert. These lists get older while the alert
     fires, and healthy lists change more over several runs than over one. So for these rules, every
@@ -324,6 +327,7 @@ def _normal_again(rule: SeriesRule, limit: LearnedLimit, expectation: Expectatio
     """
     if isinstance(rule, CoverageRule) and rule.share.trait in _OF_LISTS_BEFORE_ALERTS:
         return math.inf
+    # With a note, the expected value is that of the newest level.
     learning = Learning.DROP if expectation.note else limit.learning
     half_of_fault = (expectation.fault_z or 0.0) / 2
     return max(NORMAL_AGAIN[learning], min(half_of_fault, MOST_AGAIN))

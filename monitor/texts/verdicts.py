@@ -148,8 +148,9 @@ def write_breach(
 ) -> tuple[str, str]:
     """Write the reason for a breach, and its headline.
 
-    The reason has the value as ``shown``, the failures of the run, and the ``finding``. ``counts``
-    are the numbers of users with the fault that the rule judges, and of users asked for.
+    The reason has the value as ``shown`` and the ``finding``. Failures of the run cause ``failed``
+    and ``unpaired`` users. So the texts of a rule on such users have the run's ``reasons`` too.
+    ``counts`` are the numbers of these users and of all users that were asked for.
     """
     sentence = f"{shown}, {finding}"
     if not reasons or not isinstance(rule, CoverageRule):
