@@ -128,6 +128,7 @@ def _read_ranked(
 
 
 def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
+    """Lists from a frame with one list in each row. The scores are lists in another column."""
     users = _read_users(frame, columns.user, arm)
     _require_one_list(users, arm)
     column = _take_column(frame, columns.items, "items", arm)
@@ -140,16 +141,18 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
         lists = RankingTable(users=users, offsets=offsets_of(lengths), items=items)
     if not _has_column(frame, columns.scores, "scores", arm):
         return lists
-    column = frame[columns.scores]
-    lengths = np.diff(lists.offsets)
+    scores = _read_list_scores(frame[columns.scores], np.diff(lists.offsets), arm)
+    return replace(lists, scores=scores)
+
+
+def _read_list_scores(column: pd.Series, lengths: Integers, arm: str) -> Floats:
+    """The scores of all lists. ``lengths`` are the numbers of items in the lists."""
     what = f"scores of the {arm}"
     list_column = _read_list_column(column)
     # If the lengths differ, the lists are read row by row, because then the error names the row.
-    if list_column is not None and np.array_equal(list_column[0], lengths):
-        scores = as_scores(list_column[1], what)
-    else:
-        scores = read_scores(column.tolist(), lengths, what)
-    return replace(lists, scores=scores)
+    if list_column is None or not np.array_equal(list_column[0], lengths):
+        return read_scores(column.tolist(), lengths, what)
+    return as_scores(list_column[1], what)
 
 
 def _read_list_column(column: pd.Series) -> tuple[Integers, pd.Series] | None:

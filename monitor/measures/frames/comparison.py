@@ -323,8 +323,8 @@ def compare_many(  # noqa: PLR0913 - half of the arguments only rename columns
     - a long frame with columns ``user``, ``item`` and ``rank``. The smallest rank is the best. Use
       ``rank=None`` if the rows of each user are best first,
     - a wide frame with a column ``user`` and a column ``items`` of lists,
-    - a wide frame with a column ``user`` and one column for each rank, such as ``rec_0`` and
-      ``rec_1``. Another word may replace ``rec``,
+    - a frame with a column ``user`` and one column for each rank, such as ``rec_0`` and ``rec_1``.
+      Another word may replace ``rec``,
     - a 2-D array or a sequence of lists. The users are the row numbers.
 
     A frame is a pandas frame, an Arrow table or record batch, or another object with the Arrow
