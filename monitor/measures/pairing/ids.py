@@ -142,6 +142,7 @@ def _encode_one(ids: Ids) -> tuple[Array, Ids]:
     """The codes of one arm's ids, and the distinct id of each code."""
     if isinstance(ids, pd.Categorical):
         return ids.codes, id_values(ids.categories)
+    # The integers of a vocabulary always have 64 bits.
     if ids.dtype == np.int32:
         ids = np.asarray(ids, dtype=np.int64)
     values: Any = ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array
@@ -149,14 +150,18 @@ def _encode_one(ids: Ids) -> tuple[Array, Ids]:
     return codes, distinct
 
 
-def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
-    """Shared codes for the distinct ids of all arms, and the vocabulary of these codes."""
-    columns = [pd.Series(ids) for ids in arms if len(ids)] or [pd.Series([], dtype="str")]
+def _encode_vocabularies(vocabularies: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
+    """The shared codes of each arm's distinct ids, and the common vocabulary of these codes.
+
+    For example, the vocabularies ``a b`` and ``b c`` get the codes 0 1 and 1 2, and the common
+    vocabulary is ``a b c``.
+    """
+    columns = [pd.Series(ids) for ids in vocabularies if len(ids)] or [pd.Series([], dtype="str")]
     if len({column.dtype.kind for column in columns}) > 1:
         # For example, one arm has integers from JSON, and the other arm has text from CSV.
         columns = [column.astype("str") for column in columns]
     codes, ids = _encode_one(id_values(pd.concat(columns, ignore_index=True)))
-    bounds = np.cumsum(list(map(len, arms)))[:-1]
+    bounds = np.cumsum(list(map(len, vocabularies)))[:-1]
     return np.split(codes.astype(np.int32), bounds), pd.Index(ids, tupleize_cols=False)
 
 
