@@ -177,7 +177,10 @@ class ScoreSums:
             self.unbinned = []
 
     def summary(self, segment: str, metric: str, wanted: Sequence[Statistic] = ()) -> Summary:
-        """The summary of all scores, for a segment and a metric of these names."""
+        """The summary of all scores, for a segment and a metric of these names.
+
+        ``wanted`` are statistics in addition to `QUANTILES`.
+        """
         n = self.n
         ordered = np.sort(np.concatenate(self.unbinned)) if self.unbinned else np.empty(0)
         if self.bins is None:
@@ -189,6 +192,7 @@ class ScoreSums:
         if n:
             mean = float(Fraction(self.total, n << _STEPS))
         if n > 1:
+            # s² is variance / (n (n - 1)), in units of 2**(-2 * _STEPS). It is divided by n.
             variance = n * self.squares - self.total**2
             standard_error = math.sqrt(Fraction(variance, (n * n * (n - 1)) << (2 * _STEPS)))
         return Summary(

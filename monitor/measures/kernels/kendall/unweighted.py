@@ -102,6 +102,7 @@ def count_misordered(alignment: Alignment) -> Integers:
     Source: Fagin, Kumar and Sivakumar.
     """
     a, b, z = _lengths(alignment)
+    # By the definition of S in `extended_tau`, 2 S is 2 a b + z (z - 1) - 4 K0.
     misordered: Integers = (2 * a * b + z * (z - 1) - _compute_surplus(alignment, a * b)) // 4
     return misordered
 
