@@ -427,7 +427,7 @@ def share_alert_budget(comparison: Comparison, series: rule_series.ManySeries) -
         segments=[*dict.fromkeys(judged.segment for judged in series)],
         looks={judged.rule.alert: _budget_weight(judged.rule) for judged in series},
     )
-    return np.array([budget.share(judged.segment, judged.rule.alert) for judged in series])
+    return np.array([budget.alpha(judged.segment, judged.rule.alert) for judged in series])
 
 
 def _budget_weight(rule: SeriesRule) -> float:

@@ -382,7 +382,7 @@ def shares(world, stated, looks):
     budget = Budget(runs=stated, segments=names, looks=looks)
     by_series = {look.partition(" ")[2] or look: look for look in looks}
     parts = [
-        [budget.share(name, by_series.get(series, next(iter(looks)))) for series in SERIES]
+        [budget.alpha(name, by_series.get(series, next(iter(looks)))) for series in SERIES]
         for name in names
     ]
     return np.broadcast_to(parts, (world.copies, len(names), len(SERIES))).ravel()

@@ -30,13 +30,13 @@ def test_a_threshold_is_the_textbook_prediction_limit_on_either_side():
     )
     for name in ("limit", "nearly_always"):
         assert getattr(above, name) - 3 == pytest.approx(3 - getattr(found, name))
-    assert above.least_share == pytest.approx(found.least_share)
+    assert above.least_alpha == pytest.approx(found.least_alpha)
 
 
 def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_often_than_wanted():
     """A threshold at 0 would be passed with P(t4 <= -3 / sqrt 3) = 0.0791."""
     found = propose_thresholds(FIVE, np.array([0.0]), 0.01, direction=Direction.BELOW, worst=0.0)
-    assert found.least_share == pytest.approx([scipy.stats.t.cdf(-np.sqrt(3), 4)])
+    assert found.least_alpha == pytest.approx([scipy.stats.t.cdf(-np.sqrt(3), 4)])
     one = propose_thresholds(
         compute_reference(column(0.5), column(0.1)),
         np.array([0.1]),
@@ -59,10 +59,10 @@ def test_a_threshold_bears_the_largest_sampling_error():
 
 def test_half_goes_to_all_and_the_rest_to_the_others_alike():
     budget = Budget(runs=100, segments=["all", "a", "b"], looks={"drop": 3, "trend": 1})
-    shares = [budget.share("all", "drop"), budget.share("b", "trend")]
+    shares = [budget.alpha("all", "drop"), budget.alpha("b", "trend")]
     assert shares == pytest.approx([0.5 * 0.75 / (SAFETY * 100), 0.25 * 0.25 / (SAFETY * 100)])
     spent = sum(
-        budget.share(segment, look) for segment in ("all", "a", "b") for look in ("drop", "trend")
+        budget.alpha(segment, look) for segment in ("all", "a", "b") for look in ("drop", "trend")
     )
     assert spent == pytest.approx(1 / (SAFETY * 100))
 

@@ -272,7 +272,7 @@ def alpha_of_budget(comparison: Comparison | None) -> float:
     in 90 runs is accepted.
     """
     runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_per_false_alert)
-    return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
+    return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).alpha("all", "mean")
 
 
 def drop_of_share(inputs: PlanInputs, share: float, to: float | None) -> float:

@@ -227,16 +227,16 @@ def _suggest_threshold(
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
         return _no_threshold(series, runs, _why_so_few(series, healthy, runs))
-    share = budget.share(series.segment, _name_alert(series.rule))
+    alpha = budget.alpha(series.segment, _name_alert(series.rule))
     largest = np.nanmax(errors, axis=0)
     threshold = propose_thresholds(
-        reference, largest, share, direction=series.rule.direction, worst=worst
+        reference, largest, alpha, direction=series.rule.direction, worst=worst
     )
-    least_share = float(threshold.least_share[0])
-    if least_share > share:
+    least_alpha = float(threshold.least_alpha[0])
+    if least_alpha > alpha:
         # So few runs cannot show what is as rare as the accepted false alerts.
         accepted = budget.runs * interval
-        obstacle = write_too_rare(runs, accepted, accepted * share / least_share)
+        obstacle = write_too_rare(runs, accepted, accepted * alpha / least_alpha)
         return _no_threshold(series, runs, obstacle)
     return replace(_with_threshold(series, users, runs, threshold), note=note)
 

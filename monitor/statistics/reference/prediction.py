@@ -125,16 +125,16 @@ class Prediction:
     df: Floats
 
 
-def predict(reference: Reference, errors_now: Floats, share: Floats | float) -> Prediction:
+def predict(reference: Reference, errors_now: Floats, alpha: Floats | float) -> Prediction:
     """Compute the prediction limits of the next run.
 
-    ``errors_now`` has the sampling errors of the next run, (m,). ``share`` is the chance of a false
-    alert, in (0, 0.5). The variance has three terms: the variance of past runs, the variance of the
-    center, and extra sampling variance. The last term is added only if the next run has a larger
-    sampling variance than past runs.
+    ``errors_now`` has the sampling errors of the next run, (m,). ``alpha`` is the chance of a false
+    alert on each side, in (0, 0.5). The variance has three terms: the variance of past runs, the
+    variance of the center, and extra sampling variance. The last term is added only if the next run
+    has a larger sampling variance than past runs.
     """
     scale, df = _predict_scale(reference, errors_now)
-    half_width = -scipy.special.stdtrit(df, share) * scale
+    half_width = -scipy.special.stdtrit(df, alpha) * scale
     half_width = np.where(np.isnan(half_width), np.inf, half_width)
     center = np.nan_to_num(reference.center)
     return Prediction(low=center - half_width, high=center + half_width, scale=scale, df=df)

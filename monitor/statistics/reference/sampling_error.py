@@ -214,8 +214,8 @@ class CountReference:
         p: Floats = (self.weights * tails).sum(axis=0)
         return p
 
-    def limit(self, users: Floats, share: Floats) -> Floats:
-        """The largest normal count, (m,). The probability of a larger count is at most ``share``.
+    def limit(self, users: Floats, alpha: Floats) -> Floats:
+        """The largest normal count, (m,). The probability of a larger count is at most ``alpha``.
 
         The limit is not rounded to a whole number. It is NaN if the rate is unknown.
         """
@@ -223,7 +223,7 @@ class CountReference:
         high = np.minimum(users, _HIGHEST_USER_LIMIT)
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            is_normal = self.p_values(middle, users) > share
+            is_normal = self.p_values(middle, users) > alpha
             low = np.where(is_normal, middle, low)
             high = np.where(is_normal, high, middle)
         return np.where(np.isnan(self.rate), np.nan, high)

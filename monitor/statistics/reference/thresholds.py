@@ -45,12 +45,12 @@ class Budget:
     For healthy histories, the mean time to the first false alert is at least SAFETY * ``runs``.
     This is true for any dependence between series, for these reasons:
 
-    - The shares sum to 1 / (SAFETY * runs).
+    - The chances `alpha` sum to 1 / (SAFETY * runs).
     - Whatever the past was, the chance that a drop rule breaches in a healthy run is at most its
-      share. Such a rule is an e-detector whose average run length is 1 / share.
-    - A trend rule that fires at evidence 1 / share is an e-detector too.
+      alpha. Such a rule is an e-detector whose average run length is 1 / alpha.
+    - A trend rule that fires at evidence 1 / alpha is an e-detector too.
     - A weighted sum of e-detectors is an e-detector (Shin, Ramdas and Rinaldo 2023). So the trends
-      of several looks may fire together when the sum of share * evidence reaches 1.
+      of several looks may fire together when the sum of alpha * evidence reaches 1.
 
     SAFETY also covers autocorrelation and heavy tails. Nothing is promised if the history is not
     healthy.
@@ -62,7 +62,7 @@ class Budget:
     # extended_tau``
     looks: Mapping[str, float]
 
-    def share(self, segment: str, look: str) -> float:
+    def alpha(self, segment: str, look: str) -> float:
         """The allowed chance of a false alert in one run, for one look at one segment.
 
         Raises KeyError if the look is unknown.
@@ -93,29 +93,29 @@ class Threshold:
     nearly_always: Floats
     # The chance of a false alert if the threshold were ``worst``. With this history, no threshold
     # has a smaller chance
-    least_share: Floats
+    least_alpha: Floats
 
 
 def propose_thresholds(
     reference: Reference,
     errors: Floats,
-    share: Floats | float,
+    alpha: Floats | float,
     *,
     direction: Direction,
     worst: float,
 ) -> Threshold:
-    """Propose thresholds on the side of ``direction``, with the chance ``share`` of a false alert.
+    """Propose thresholds on the side of ``direction``, with the chance ``alpha`` of a false alert.
 
     - ``reference``: a reference whose seasons were not removed, because a fixed threshold is used
       at every hour and on every weekday.
     - ``errors`` (m,): the largest sampling errors that future runs may have.
-    - ``share``: the chance of a false alert in one run.
+    - ``alpha``: the chance of a false alert in one run.
     - ``worst``: the last possible value on this side.
 
     The chance is an average over histories and runs. A single threshold may alert more often, but
     all thresholds together have this rate.
     """
-    prediction = predict(reference, errors, share)
+    prediction = predict(reference, errors, alpha)
     sign = -1.0
     limit = prediction.low
     if direction is Direction.ABOVE:
@@ -134,7 +134,7 @@ def propose_thresholds(
         expected=reference.center,
         usually=usually,
         nearly_always=nearly_always,
-        least_share=scipy.special.stdtr(prediction.df, -worst_t),
+        least_alpha=scipy.special.stdtr(prediction.df, -worst_t),
     )
 
 
@@ -193,9 +193,9 @@ class DropSearch:
         return math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
 
     def users_for(self, drop: float, runs: float = 1) -> int | None:
-        """The smallest number of users per run that detects the drop.
+        """The smallest number of users per run so that ``runs`` runs together detect the drop.
 
-        None if the true mean varies too much from run to run.
+        None if no number is enough, because the true mean varies too much from run to run.
         """
         variance_of_run = (drop / self.shift) ** 2 / (1 / runs + 1 / self.learned)
         sampling_variance = variance_of_run - self.wander**2
