@@ -79,8 +79,8 @@ class Connection(H11Protocol):
         # Whether a request or its answer is under way. On a new connection, the client must send a
         # request before the deadline.
         self._is_busy = True
-        self.is_known = False
-        """Whether a client that may read everything has sent a request."""
+        self.is_authenticated = False
+        """Whether one of its requests came from a client that may read everything."""
         # How many answers are being computed. `_is_busy` is also True while a request arrives.
         self._answering = 0
         # The task of `_encrypt`. None without encryption, and after the handshake.
@@ -171,10 +171,10 @@ class Connection(H11Protocol):
     def claim_to_stay(self) -> tuple[bool, bool, float]:
         """A sort key. If a connection must be aborted, the lowest key is aborted first.
 
-        Closing connections have the lowest keys, then connections of unknown clients. Of two
-        connections of one kind, the older one has the lower key.
+        Closing connections have the lowest keys, then connections that are not authenticated. Of
+        two connections of one kind, the older one has the lower key.
         """
-        return not self._transport.is_closing(), self.is_known, self._born
+        return not self._transport.is_closing(), self.is_authenticated, self._born
 
     @property
     def _unsent(self) -> int:

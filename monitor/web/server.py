@@ -211,7 +211,7 @@ class RequestGuard:
         connection.begin_answer()
         try:
             refusal = await self._find_refusal(self._front.access, scope)
-            connection.is_known |= scope[IS_AUTHENTICATED]
+            connection.is_authenticated |= scope[IS_AUTHENTICATED]
             answer = refusal or self._app
             await answer(scope, receive, send)
         finally:
