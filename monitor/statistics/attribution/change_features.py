@@ -246,7 +246,8 @@ def flag_shared_lists(
 ) -> tuple[Flags, Integers]:
     """Return for each user whether many users have the same list, and the number of the list.
 
-    Equal lists have the same number. The number is -1 if only one user has the list.
+    Equal lists have the same number. The number is -1 if only one user has the list, and if the
+    list is empty.
     """
     list_numbers = number_repeated(codes)
     # 1 is added, because `np.bincount` does not accept -1.

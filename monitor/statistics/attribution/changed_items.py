@@ -79,7 +79,7 @@ def find_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     if new is None:
         return None
     affected = changes.is_known & np.isin(lists.present, new.items).any(axis=1)
-    # The rarest new items are no other items either.
+    # Each new item that at least one list has is no other item.
     all_new = lists.backwards.find_removed(1)
     new_in_list = np.isin(lists.present, all_new.items).sum(axis=1)
     has_others = affected & (new_in_list < lists.present_lengths)

@@ -168,13 +168,13 @@ def find_fault(scene: Scene) -> Fault | None:
     ]
     findings = [_make_finding(hypothesis, scene) for hypothesis in hypotheses]
     specific = list(zip(hypotheses, findings, strict=True))
-    if not any(_is_cause(finding, scene) for finding in findings):
+    if not any(_is_clear_cause(finding, scene) for finding in findings):
         for arm in Arm:
             general = find_general_change(scene, arm)
             if general is not None:
                 findings.append(_make_finding(general, scene))
     findings = [finding for finding in findings if not _is_side_effect(finding, findings)]
-    causes = [finding for finding in findings if not _is_no_cause(finding, scene)]
+    causes = [finding for finding in findings if not _is_harmless(finding, scene)]
     finding = _select_finding(causes)
     explains_enough = finding is not None and _explained(finding) >= _OUTWEIGHS_MISSING
     missing = None
@@ -277,18 +277,19 @@ def _is_side_effect(finding: Finding, findings: Sequence[Finding]) -> bool:
     return False
 
 
-def _is_cause(finding: Finding, scene: Scene) -> bool:
-    """Whether the finding needs no more general one: a fault, or a change that explains the drop.
+def _is_clear_cause(finding: Finding, scene: Scene) -> bool:
+    """Whether the finding is a clear cause, so that no more general change must be searched.
 
-    If there is a drop, a fault must explain some of it.
+    If a new model may have caused the finding, it must explain at least half of the drop. If not,
+    it must explain some of the drop. Without a drop, it is always a clear cause.
     """
     if finding.kind.facts.is_model_change:
         return _explained(finding) >= _GOOD_ENOUGH
     return scene.drop is None or _explained(finding) >= _LEAST_EXPLAINED
 
 
-def _is_no_cause(finding: Finding, scene: Scene) -> bool:
-    """Whether a new model may have caused the finding, but the finding explains next to no drop."""
+def _is_harmless(finding: Finding, scene: Scene) -> bool:
+    """Whether a new model may have caused the finding, which explains next to none of the drop."""
     is_model_change = finding.kind.facts.is_model_change
     return is_model_change and scene.drop is not None and _explained(finding) < _LEAST_EXPLAINED
 
