@@ -150,6 +150,7 @@ class Email(BaseReceiver):
         try:
             refused = self._client.send(mail.as_bytes(), sender=options.sender, to=waiting)
         except DeliveryError as error:
+            # Earlier attempts have delivered the message to the other addresses.
             error.may_be_known |= len(waiting) < len(options.to)
             raise
         self._delivered.add(key, [address for address in waiting if address not in refused])

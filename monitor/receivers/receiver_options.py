@@ -151,9 +151,11 @@ The function has the arguments ``(options, name, external_url=...)`` and does no
 
 
 def read_receiver_kind(kind: Any, name: str, who: str) -> ReceiverKind:  # noqa: ANN401 - of an entry point
-    """Return the kind of receiver of an installed package. Guards limit its calls.
+    """Return the kind of receiver of an installed package, with a guard around each call.
 
-    Raises PluginError if the kind is invalid.
+    A guard limits the time of a call and replaces its errors. ``name`` is the key of the receiver
+    in the configuration, and ``who`` is the name of the plugin in errors. Raises PluginError if the
+    kind is invalid.
     """
     if (
         not isinstance(kind, tuple)

@@ -244,7 +244,7 @@ class SqlPageStore(DatabasePart):
         until: datetime,
         runs: int,
     ) -> tuple[UserRun, ...]:
-        """Return the user's scores in the newest ``runs`` runs, oldest first.
+        """Return the user's scores in the newest ``runs`` runs with status ok, oldest first.
 
         Runs that did not store the user's scores are left out.
         """

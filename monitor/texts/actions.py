@@ -218,9 +218,10 @@ def write_stale_since(since: datetime) -> str:
 
 
 def write_frozen_since(since: datetime, missed: int, *, is_about_both_arms: bool) -> str:
-    """Say since when an alert on a frozen arm fires. ``missed`` is how many changes it missed.
+    """Say since when an alert on a frozen arm fires, and for how long the lists are the same.
 
-    If both arms are frozen, ``missed`` is the number of runs in which no list changed.
+    ``missed`` is how often the other arm's lists changed meanwhile. If both arms are frozen, it is
+    the number of runs in which no list changed.
     """
     counted = f"this arm missed {count_of(missed, 'change')} of the other arm"
     if is_about_both_arms:

@@ -41,12 +41,15 @@ def write_verdict(
 def write_no_runs(
     comparison: str, since: datetime | None, left_out: Mapping[LeftOut, int], failure: str | None
 ) -> str:
-    """Say why the gate can judge no run. ``failure`` says what was wrong with the newest one."""
+    """Say why the gate can judge no run.
+
+    ``failure`` says why the newest run that is not ok failed or compared too few users.
+    """
     period = f" since {format_instant(since)}" if since else ""
     reasons = ", ".join(write_left_out(reason, count) for reason, count in left_out.items())
     newest = f" (the newest of these: {failure})" if failure and left_out else ""
-    failure = f"no run of {comparison}{period} can be judged"
-    return f"{with_cause(failure, reasons or 'none is stored yet')}{newest}"
+    verdict = f"no run of {comparison}{period} can be judged"
+    return f"{with_cause(verdict, reasons or 'none is stored yet')}{newest}"
 
 
 def write_left_out(reason: LeftOut, count: int) -> str:

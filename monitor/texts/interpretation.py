@@ -83,7 +83,10 @@ def write_first_differs(score: ArmScore) -> list[str]:
 
 
 def write_shared(scores: Sequence[ArmScore], segment: str = ALL) -> list[str]:
-    """Say how many users of the segment get one and the same list, for each arm in ``scores``."""
+    """Say for each arm how many users of the segment get one and the same list.
+
+    ``scores`` are shares of users, measured as `ListTrait.SHARED`.
+    """
     lines = []
     for score in scores:
         if score.segment == segment and score.value is not None:

@@ -433,7 +433,10 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator
 
 
 def _fall_of_mean(part: SegmentMeans) -> float:
-    """Return how far the newest mean is below the median of the earlier means. -1 if unknown."""
+    """Return how far the newest mean is below the median of the earlier means.
+
+    -1 if it is unknown, so that the segment comes after the segments with a change for the worse.
+    """
     *earlier, newest = part.means
     earlier_means = sorted(mean for mean in earlier if mean is not None)
     if not earlier_means or newest is None:
