@@ -84,17 +84,20 @@ def remove_seasons(
 ) -> Seasonal:
     """Remove the effects of cycles, such as the week, from (runs, m) values.
 
-    The cycles are removed one after the other, also from ``alerting`` runs. A season is learned
-    only from recurrences that are finished. It is learned from runs with an alert in two cases:
+    The phases of the week are Monday to Sunday. One Monday is a recurrence of the phase Monday. The
+    cycles are removed one after the other, also from ``alerting`` runs. A season is learned only
+    from recurrences that are finished. It is learned from runs with an alert in two cases:
 
     - The phase had an alert, or was equally far from normal, in RECURRING recurrences in a row.
     - The phase had an alert in one complete recurrence, and the cycle `is_known_at_once`.
 
-    So a fault that heals is not learned as a season.
+    For example, two Mondays in a row with an alert are a season, but one Monday with an alert is
+    not. So a fault that heals is not learned as a season.
 
     ``side`` (m,) is 1 if high values of a series alert, -1 if low values alert, and 0 if both
-    alert. One recurrence with an alert moves a series only to this side. Otherwise, a week after a
-    day with unusually high values, a rule on drops would take normal values for a drop.
+    alert. Recurring alerts move the expected value only to this side. Otherwise, a rule on drops
+    would expect the unusually high values of a day again a week later. It would then take normal
+    values for a drop.
     """
     if alerting is None:
         alerting = np.zeros(values.shape, dtype=bool)
