@@ -38,7 +38,7 @@ class DropPart(StrEnum):
 class Change(StrEnum):
     """How a user's list changed, worst first.
 
-    `monitor.statistics.attribution.changes.classify` decides.
+    `monitor.statistics.attribution.changes.classify_changes` decides.
     """
 
     REPLACED = "replaced"

@@ -7,9 +7,7 @@ import numpy as np
 from monitor.model.arrays import Codes, Flags, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
-from monitor.statistics.attribution.change_features import (
-    ChangeFeature,
-)
+from monitor.statistics.attribution.change_features import ChangeFeature
 from monitor.statistics.attribution.changes import (
     STILL_LISTED,
     ItemCounts,

@@ -9,9 +9,7 @@ from monitor.measures.kernels.engines.positions import find_positions
 from monitor.model.arrays import Codes, Flags
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
-from monitor.statistics.attribution.change_features import (
-    ChangeFeature,
-)
+from monitor.statistics.attribution.change_features import ChangeFeature
 from monitor.statistics.attribution.changed_items import are_other_items_kept
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
