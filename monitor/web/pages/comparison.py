@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
@@ -325,9 +326,9 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
     )
     # If the arms drift apart, a gap between them rises, but a similarity falls.
     derived_metric, _ = parse_derived(choice.metric)
-    worsening = _rise_of_mean if derived_metric in GAPS else _fall_of_mean
+    sign = -1.0 if derived_metric in GAPS else 1.0
     parts = [mean for mean in means if mean.segment != ALL]
-    parts.sort(key=worsening, reverse=True)
+    parts.sort(key=partial(_worsening, sign=sign), reverse=True)
     return parts
 
 
@@ -432,23 +433,18 @@ def _fixed_limits(configured: Comparison | None, metric: str | None) -> Iterator
                 yield rule.alert, rule.limit.value
 
 
-def _fall_of_mean(part: SegmentMeans) -> float:
-    """Return how far the newest mean is below the median of the earlier means.
+def _worsening(part: SegmentMeans, sign: float) -> float:
+    """Return how much worse the newest mean is than the median of the earlier means.
 
-    -1 if it is unknown, so that the segment comes after the segments with a change for the worse.
+    ``sign`` is 1 if lower means are worse, and -1 if higher means are worse. If a mean is unknown,
+    -1 is returned, so that the segment comes after the segments that became worse.
     """
     *earlier, newest = part.means
-    earlier_means = sorted(mean for mean in earlier if mean is not None)
+    earlier_means = sorted(sign * mean for mean in earlier if mean is not None)
     if not earlier_means or newest is None:
         return -1.0
     median = earlier_means[len(earlier_means) // 2]
-    return median - newest
-
-
-def _rise_of_mean(part: SegmentMeans) -> float:
-    """Return how far the newest mean is above the median of the earlier means. -1 if unknown."""
-    negated_means = tuple(None if mean is None else -mean for mean in part.means)
-    return _fall_of_mean(replace(part, means=negated_means))
+    return median - sign * newest
 
 
 def alert_spans(
