@@ -38,7 +38,7 @@ class ArmLists:
     codes: Codes  # (n, k), item codes from 0 to ``items`` - 1, padded with -1
     items: int
     catalogue: int  # number of items that can be listed
-    repeated: Integers  # (n,), equal for users with the same list, -1 if only one user has the list
+    repeated: Integers  # (n,), see `number_repeated`: equal for users with the same list, or -1
     # Values by name: one for each user (n,) or for each place (n, k). Unknown values are NaN
     values: Mapping[str, Floats]
     is_new: Flags | None  # (items,), true if no user had the item in the last run
@@ -474,33 +474,36 @@ def _arm_lists(
     last: Mapping[Arm, LastLists],
     former: Mapping[Arm, LastLists],
 ) -> dict[Arm, ArmLists]:
+    """The lists of both arms, with the values that metrics read."""
     baseline, candidate, items = item_codes.index_codes(batch.baseline, batch.candidate)
     listed = len(item_codes.distinct_items(batch.baseline, batch.candidate))
     is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
-    of_both: dict[str, Floats] = {
+    # Values that compare both arms are stored for the candidate.
+    values_of_both: dict[str, Floats] = {
         ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
         ListTrait.FIRST_DIFFERS: 1 - list_traits.is_identical(baseline[:, :1], candidate[:, :1]),
         ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
         ListTrait.ALIKE: is_alike,
         ListTrait.INTERLEAVED: is_interleaved,
     }
+    if batch.scores:
+        values_of_both["baseline_scores"] = batch.scores.baseline
+        values_of_both["candidate_scores"] = batch.scores.candidate
+    values_of_baseline: dict[str, Floats] = {}
     lists = {}
-    for arm, codes in ((Arm.BASELINE, baseline), (Arm.CANDIDATE, candidate)):
-        of_arm: dict[str, Floats] = {}
-        if arm is Arm.CANDIDATE:  # values that compare both arms are stored for the candidate
-            of_arm |= of_both
-            if batch.scores:
-                of_arm["baseline_scores"] = batch.scores.baseline
-                of_arm["candidate_scores"] = batch.scores.candidate
+    for arm, codes, values in (
+        (Arm.BASELINE, baseline, values_of_baseline),
+        (Arm.CANDIDATE, candidate, values_of_both),
+    ):
         is_new = None
         no_lists = np.broadcast_to(np.int32(PAD), codes.shape)
         jump = no_lists, no_lists, 0
         if batch.weights:
-            of_arm["weights"] = batch.weights.of(arm)
+            values["weights"] = batch.weights.of(arm)
         if arm in last:
             codes_before = last[arm].codes
-            of_arm[CHURN] = exposure.churn(*batch.of(arm), codes_before, last[arm].lengths)
-            of_arm[ListTrait.UNCHANGED] = list_traits.is_identical(batch.of(arm)[0], codes_before)
+            values[CHURN] = exposure.churn(*batch.of(arm), codes_before, last[arm].lengths)
+            values[ListTrait.UNCHANGED] = list_traits.is_identical(batch.of(arm)[0], codes_before)
             is_new = ~np.isin(items, last[arm].exposed)
         if arm in former:
             jump = _pair_runs(former[arm].codes, batch.of(arm)[0])
@@ -510,7 +513,7 @@ def _arm_lists(
             # With a catalogue below the number of listed items, the coverage would be above 1.
             catalogue=max(catalogue_size or 0, listed),
             repeated=list_traits.number_repeated(codes),
-            values=of_arm,
+            values=values,
             is_new=is_new,
             jump=jump,
         )
