@@ -79,6 +79,7 @@ def _share_of(impact: Impact) -> float:
 
 
 def _of_values(changes: Iterable[Transition], reasons: RunReasons) -> Iterator[Impact]:
+    """Yield the impact of each alert on all users: a share, frozen lists, or an unjudged run."""
     for change in changes:
         if change.segment != ALL or change.is_about_rankwatch:
             continue

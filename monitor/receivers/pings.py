@@ -85,6 +85,7 @@ class RunPings:
         self._closed.set()
 
     def _add(self, claim: Claim, suffix: str, body: str = "") -> None:
+        """Queue a ping for the thread. If too many pings are waiting, the oldest one is dropped."""
         options = self._options
         if options.comparisons is not None and claim.comparison not in options.comparisons:
             return

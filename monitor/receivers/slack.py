@@ -118,6 +118,7 @@ def headline_of(content: MessageContent) -> str:
 
 
 def _blocks(content: MessageContent) -> Iterator[dict[str, object]]:
+    """Yield the sections: what happened and what to do, then the alerts, then details."""
     situation = map(escape_mrkdwn, content.situation)
     yield _section(stack_lines([bold(headline_of(content)), *situation]))
     if content.why:

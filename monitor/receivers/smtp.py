@@ -122,6 +122,7 @@ class SmtpClient:
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
+        """Open a connection, send the mail, and close the connection."""
         exchange.deadline.require_time()
         # Each address of the host gets half of the remaining time. So if one address does not
         # answer, there is time for the next.
@@ -140,6 +141,10 @@ class SmtpClient:
                         connection.quit()
 
     def _converse(self, connection: _Connection, exchange: _Exchange) -> None:
+        """Greet the server, encrypt and log in if configured, and send the mail.
+
+        Sets ``exchange.refused``, the refused addresses. Raises DeliveryError, or an OSError.
+        """
         if self.tls == "implicit":
             connection.sock = self.context.wrap_socket(connection.sock, server_hostname=self.host)
         code, text = connection.getreply()
@@ -206,6 +211,7 @@ class SmtpClient:
         )
 
     def _explain(self, error: Exception, *, may_be_known: bool) -> DeliveryError:
+        """Make a DeliveryError of any error of the connection or of smtplib."""
         if isinstance(error, smtplib.SMTPNotSupportedError) or type(error) is smtplib.SMTPException:
             return DeliveryError(
                 f"{self.who} offers no login method that rankwatch supports: leave out username "

@@ -75,6 +75,7 @@ def _write_decided(margin: float, result: GateResult) -> str:
 
 
 def _write_undecided(margin: float, result: GateResult, *, is_census: bool) -> str:
+    """Say why a segment has no verdict: too few users, or users without a score that decide it."""
     prefix = _prefix(result)
     if not result.users:
         return f"{prefix}no user was drawn"

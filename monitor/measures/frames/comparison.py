@@ -237,6 +237,7 @@ def _score_pair(
     item_weights: ItemWeights | None = None,
     relevance: RelevanceTable | None = None,
 ) -> PairScores:
+    """Score one pair of lists, as `compare` describes it."""
     row = np.zeros(1, dtype=np.intp)
     pairs = encode_pairs(lists, (row, row), depth, item_weights, relevance)
     _warn_of_mismatches(pairs)
@@ -275,6 +276,7 @@ def _read_pair(
     scores: Sequence[ScoreColumn | None] | None,
     no_item: Collection[int | str],
 ) -> tuple[RankingTable, RankingTable]:
+    """Read each list as a table with one user. The items in ``no_item`` are left out."""
     first = read_rows([a], "the first list")
     second = read_rows([b], "the second list")
     if scores is not None:

@@ -68,6 +68,7 @@ def read_item_weights(data: Weights) -> ItemWeights:
 
 
 def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
+    """The columns ``item`` and ``weight`` of a frame, or else its first and second column."""
     frame = as_frame(data, _ITEM_WEIGHTS)
     if not isinstance(frame, pd.DataFrame):
         raise InputError(
@@ -171,6 +172,7 @@ def _read_mapping(data: Mapping[Any, Any]) -> RelevanceTable:
 
 
 def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list without duplicates
+    """What one user found relevant: a mapping of item -> grade, or a list of distinct items."""
     if isinstance(row, Mapping):
         return row
     if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):

@@ -235,6 +235,10 @@ def _rows_by_label(labels: pd.Series) -> dict[Any, Rows]:
 
 
 def _labels(frame: pd.DataFrame, by: Any) -> tuple[pd.Series, Hashable | None]:  # noqa: ANN401
+    """The segment of each row of the frame, and the name of the frame's column with the segments.
+
+    The name is None if the segments are not in the frame.
+    """
     if isinstance(by, Mapping):
         by = pd.Series(list(by.values()), index=pd.Index(list(by), tupleize_cols=False))
     if isinstance(by, pd.Series):

@@ -255,6 +255,7 @@ def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
 
 
 def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, float | str]:
+    """The values of parameters. For ``rbo(p=0.9)@20``, the ``arguments`` are ``p=0.9``."""
     values: dict[str, float | str] = {}
     if not arguments.strip():
         return values
@@ -292,6 +293,7 @@ def _read_value(text: str, kind: type[Metric], name: str, value: str) -> float |
 
 
 def _suggest(name: str, candidates: Iterable[str]) -> str:
+    """The end of an error about an unknown name: which of the candidates may be meant."""
     names = sorted(candidates)
     if not names:
         return "; the metric has no parameters"

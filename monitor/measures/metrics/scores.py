@@ -47,12 +47,12 @@ def score_all(
             raise MetricError(
                 f"{metric} needs {metric.need}, but the batch has no {metric.need}: add them"
             )
-    kinds = {str(metric): metric for metric in metrics}
-    scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
+    by_name = {str(metric): metric for metric in metrics}
+    scores = {name: np.empty(len(batch), dtype=np.float64) for name in by_name}
 
     # Blocks may be scored in any order, because the score of a pair does not depend on other pairs.
     def score(rows: slice) -> None:
-        for name, values in _measure(batch.take(rows), kinds, failed):
+        for name, values in _measure(batch.take(rows), by_name, failed):
             scores[name][rows] = values
 
     if threads is None:
@@ -78,14 +78,15 @@ def can_score(metric: Metric, batch: PairBatch) -> bool:
 
 def _measure(
     batch: PairBatch,
-    kinds: dict[str, Metric],
+    metrics: dict[str, Metric],
     failed: dict[str, str] | None,
 ) -> Iterator[tuple[str, Floats | float]]:
+    """Yield the name and the scores of each metric. A metric that failed has the score NaN."""
     alignment = align(batch)
     # The lists are aligned once and then cut to each depth, because aligning takes more time than
     # most metrics.
     by_depth: dict[int | None, Alignment] = {None: alignment}
-    for name, metric in kinds.items():
+    for name, metric in metrics.items():
         if failed and name in failed:
             yield name, np.nan
             continue

@@ -429,6 +429,7 @@ def _write_verb(change: Transition, message: Message) -> str:
 
 
 def _write_figures(change: Transition) -> list[tuple[str, str]]:
+    """Return what was measured, the users and the limit, as pairs of a name and a text."""
     # An alert on coverage already gives the figures in its reason.
     if change.value is None or change.kind is RuleKind.COVERAGE or change.is_acknowledgement:
         return []
