@@ -47,7 +47,8 @@ MAX_EVIDENCE = 1e300
 class Phases:
     """The phases of past runs, (runs,), and of the next run.
 
-    A phase is a weekday, 0 to 6, or an hour.
+    A phase is a weekday, 0 to 6, or an hour. Successive runs of one phase are one recurrence, such
+    as the runs of one Monday.
     """
 
     past: Rows
@@ -132,9 +133,9 @@ def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats)
     distinct_phases, phase_of_run = np.unique(past, return_inverse=True)
     # (runs, phases), 1 if the run is in the phase, and otherwise 0.
     is_in_phase = (phase_of_run[:, np.newaxis] == np.arange(len(distinct_phases))).astype(float)
-    # The first run of each recurrence. All runs of one day are one recurrence of the weekday.
-    block_starts = np.flatnonzero(np.diff(past, prepend=-1))
-    patterns = _find_patterns(values, phases, phase_of_run, block_starts, alerting)
+    # The first run of each recurrence.
+    recurrence_starts = np.flatnonzero(np.diff(past, prepend=-1))
+    patterns = _find_patterns(values, phases, phase_of_run, recurrence_starts, alerting)
     not_outdated = np.where(patterns.is_outdated, np.nan, values[:runs])
     # The values from which the season is learned, NaN for all other runs.
     learned = np.where(patterns.is_fault, np.nan, not_outdated)
@@ -147,8 +148,10 @@ def _remove_cycle(values: Floats, phases: Phases, alerting: Flags, side: Floats)
     counts, means = _average_by_phase(is_in_phase, deviations)
     shrinkage = _shrink(deviations, counts, means)
     # Recurrences are counted like runs. A recurrence without values has NaN.
-    recurrence_values = np.where(_any_in_block(~np.isnan(deviations), block_starts), 0.0, np.nan)
-    recurrences, _ = _average_by_phase(is_in_phase[block_starts], recurrence_values)
+    recurrence_values = np.where(
+        _any_in_recurrence(~np.isnan(deviations), recurrence_starts), 0.0, np.nan
+    )
+    recurrences, _ = _average_by_phase(is_in_phase[recurrence_starts], recurrence_values)
     is_next_phase = distinct_phases == phases.now
     has_enough = _has_enough_recurrences(recurrences, patterns.least_recurrences, is_next_phase)
     improves = _improves_prediction(is_in_phase, deviations, (counts, means, shrinkage))
@@ -199,13 +202,13 @@ def _measure_phase_variance(is_in_phase: Floats, residuals: Floats, phase: int) 
     return phase_variance
 
 
-def _any_in_block(flags: Flags, block_starts: Integers) -> Flags:
-    """Whether any run of a block has the flag, (blocks, m).
+def _any_in_recurrence(flags: Flags, recurrence_starts: Integers) -> Flags:
+    """Whether any run of a recurrence has the flag, (recurrences, m).
 
-    ``block_starts`` has the first row of each block.
+    ``recurrence_starts`` has the first row of each recurrence.
     """
-    by_block: Flags = np.logical_or.reduceat(flags, block_starts, axis=0)
-    return by_block
+    by_recurrence: Flags = np.logical_or.reduceat(flags, recurrence_starts, axis=0)
+    return by_recurrence
 
 
 def _find_long_alerts(alerting: Flags, runs_of_cycle: float) -> Flags:
@@ -247,13 +250,13 @@ def _find_patterns(
     values: Floats,
     phases: Phases,
     phase_of_run: Integers,
-    block_starts: Integers,
+    recurrence_starts: Integers,
     alerting: Flags,
 ) -> _Patterns:
     """Find alerts that recur in the same phase.
 
-    ``phase_of_run`` has the number of each run's phase, (runs,). ``block_starts`` has the first row
-    of each recurrence, which is called a block here.
+    ``phase_of_run`` has the number of each run's phase, (runs,). ``recurrence_starts`` has the
+    first row of each recurrence.
     """
     runs = len(phase_of_run)
     series = values.shape[1]
@@ -269,27 +272,27 @@ def _find_patterns(
     if not columns.size:
         return patterns
     has_alert = alerting[:runs, columns]
-    # Each cycle has one block of each phase.
-    runs_of_cycle = runs * (phase_of_run.max() + 1) / len(block_starts)
+    # Each cycle has one recurrence of each phase.
+    runs_of_cycle = runs * (phase_of_run.max() + 1) / len(recurrence_starts)
     in_long_alert = _find_long_alerts(alerting[:, columns], runs_of_cycle)[:runs]
     is_ill, distances = _find_ill(
-        values[:runs, columns], phase_of_run, block_starts, has_alert, in_long_alert
+        values[:runs, columns], phase_of_run, recurrence_starts, has_alert, in_long_alert
     )
-    is_outdated, recurs = _find_recurring(phase_of_run, block_starts, is_ill)
+    is_outdated, recurs = _find_recurring(phase_of_run, recurrence_starts, is_ill)
     patterns.is_outdated[:, columns] = is_outdated
     patterns.least_recurrences[columns[recurs.any(axis=0)]] = RECURRING
     if phases.is_known_at_once:
-        # A single block is enough if all of its runs have an alert.
-        recurs |= is_ill & np.logical_and.reduceat(has_alert, block_starts, axis=0)
-    in_any_pattern = np.repeat(recurs, np.diff(block_starts, append=runs), axis=0)
+        # A single recurrence is enough if all of its runs have an alert.
+        recurs |= is_ill & np.logical_and.reduceat(has_alert, recurrence_starts, axis=0)
+    in_any_pattern = np.repeat(recurs, np.diff(recurrence_starts, append=runs), axis=0)
     patterns.is_fault[:, columns] = in_long_alert | (has_alert & ~in_any_pattern)
-    blocks_of_next_phase = np.flatnonzero(phases.past[block_starts] == phases.now)
-    if blocks_of_next_phase.size:
-        last = blocks_of_next_phase[-1]
+    recurrences_of_next_phase = np.flatnonzero(phases.past[recurrence_starts] == phases.now)
+    if recurrences_of_next_phase.size:
+        last = recurrences_of_next_phase[-1]
         patterns.effect[columns] = np.where(recurs[last], distances[last], np.nan)
-        # This is the last block itself if there is no block before it.
-        block_before = blocks_of_next_phase[-2:][0]
-        patterns.replaces_season[columns] = ~is_ill[block_before]
+        # This is the last recurrence itself if there is no recurrence before it.
+        recurrence_before = recurrences_of_next_phase[-2:][0]
+        patterns.replaces_season[columns] = ~is_ill[recurrence_before]
         is_in_next_phase = phases.past[:runs] == phases.now
         patterns.is_in_pattern[:, columns] = in_any_pattern & is_in_next_phase[:, np.newaxis]
     return patterns
@@ -298,58 +301,58 @@ def _find_patterns(
 def _find_ill(
     values: Floats,
     phase_of_run: Integers,
-    block_starts: Integers,
+    recurrence_starts: Integers,
     alerting: Flags,
     in_long_alert: Flags,
 ) -> tuple[Flags, Floats]:
-    """Find ill blocks, and the distances of far-out blocks: two arrays of shape (blocks, m).
+    """Find ill recurrences, and the distances of far-out recurrences: (recurrences, m) each.
 
-    A block is one recurrence of a phase. Its distance is its mean minus the median of all runs
-    without alerts. The returned distance is NaN if the block is not far out. A block is ill in two
-    cases:
+    The distance of a recurrence is its mean minus the median of all runs without alerts. The
+    returned distance is NaN if the recurrence is not far out. A recurrence is ill in two cases:
 
     - One of its runs has an alert that is not long.
-    - The block before it in the same phase is ill and far out, and the distance of this block is
-      nearer to the distance of the block before than to 0.
+    - The recurrence before it in the same phase is ill and far out, and the distance of this
+      recurrence is nearer to the distance of the recurrence before than to 0.
 
-    ``phase_of_run`` has the number of each run's phase, (runs,). ``block_starts`` has the first run
-    of each block. ``in_long_alert`` marks the runs of long alerts (see `_find_long_alerts`).
+    ``phase_of_run`` has the number of each run's phase, (runs,). ``recurrence_starts`` has the
+    first run of each recurrence. ``in_long_alert`` marks the runs of long alerts (see
+    `_find_long_alerts`).
     """
     healthy_values = np.where(alerting, np.nan, values)
-    # For each block and series: the number of values, and the mean of the values.
-    counts = np.add.reduceat(~np.isnan(values), block_starts, dtype=np.intp)
-    sums = np.add.reduceat(np.nan_to_num(values), block_starts)
+    # For each recurrence and series: the number of values, and the mean of the values.
+    counts = np.add.reduceat(~np.isnan(values), recurrence_starts, dtype=np.intp)
+    sums = np.add.reduceat(np.nan_to_num(values), recurrence_starts)
     means = sums / np.where(counts > 0, counts, np.nan)
     distances = means - find_median(healthy_values)
     is_far_out = np.abs(distances) > FAR_OUT * find_scale(healthy_values)
     far_distances = np.where(is_far_out, distances, np.nan)
-    is_ill = _any_in_block(alerting & ~in_long_alert, block_starts)
-    last_block_of_phase: dict[int, int] = {}
-    for block, phase in enumerate(phase_of_run[block_starts].tolist()):
-        before = last_block_of_phase.get(phase)
+    is_ill = _any_in_recurrence(alerting & ~in_long_alert, recurrence_starts)
+    last_of_phase: dict[int, int] = {}
+    for recurrence, phase in enumerate(phase_of_run[recurrence_starts].tolist()):
+        before = last_of_phase.get(phase)
         if before is not None:
-            is_alike = np.abs(distances[block] - far_distances[before]) < np.abs(distances[block])
-            is_ill[block] |= is_ill[before] & is_alike
-        last_block_of_phase[phase] = block
+            change = np.abs(distances[recurrence] - far_distances[before])
+            is_ill[recurrence] |= is_ill[before] & (change < np.abs(distances[recurrence]))
+        last_of_phase[phase] = recurrence
     return is_ill, far_distances
 
 
 def _find_recurring(
-    phase_of_run: Integers, block_starts: Integers, is_ill: Flags
+    phase_of_run: Integers, recurrence_starts: Integers, is_ill: Flags
 ) -> tuple[Flags, Flags]:
-    """Find phases with RECURRING ill blocks in a row. A block is one recurrence of a phase.
+    """Find phases with RECURRING ill recurrences in a row.
 
-    Returns two arrays: whether a run is of such a phase and older than these blocks, (runs, m), and
-    whether a block is one of these blocks, (blocks, m).
+    Returns two arrays: whether a run is of such a phase and older than these recurrences, (runs,
+    m), and whether a recurrence is one of these, (recurrences, m).
     """
     is_outdated = np.zeros((len(phase_of_run), is_ill.shape[1]), dtype=bool)
     is_recurring = np.zeros(is_ill.shape, dtype=bool)
-    for phase in np.unique(phase_of_run[block_starts[is_ill.any(axis=1)]]):
-        blocks_of_phase = np.flatnonzero(phase_of_run[block_starts] == phase)
-        for first in range(len(blocks_of_phase) + 1 - RECURRING):
-            in_a_row = blocks_of_phase[first : first + RECURRING]
+    for phase in np.unique(phase_of_run[recurrence_starts[is_ill.any(axis=1)]]):
+        recurrences_of_phase = np.flatnonzero(phase_of_run[recurrence_starts] == phase)
+        for first in range(len(recurrences_of_phase) + 1 - RECURRING):
+            in_a_row = recurrences_of_phase[first : first + RECURRING]
             are_all_ill = is_ill[in_a_row].all(axis=0)
-            first_run = block_starts[blocks_of_phase[first]]
+            first_run = recurrence_starts[recurrences_of_phase[first]]
             is_of_phase = phase_of_run[:first_run, np.newaxis] == phase
             is_outdated[:first_run] |= are_all_ill & is_of_phase
             is_recurring[in_a_row] |= are_all_ill
