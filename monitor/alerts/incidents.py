@@ -171,14 +171,14 @@ def _count_users_of_conditions(
     It is the number of users without a list. If that is not known, it is the number of all users.
     """
     newest = {state.alert: state for state in (*before, *states) if state.segment == ALL}
-    lost = []
+    user_counts = []
     for state in states:
         is_count = state.segment == ALL and symptoms.get(state.alert) is Symptom.NO_LIST
         if is_count and state.value is not None:
-            lost.append(round(state.value * state.users))
-    if not lost:
-        lost = [state.users for state in newest.values()]
-    users = max(lost, default=0)
+            user_counts.append(round(state.value * state.users))
+    if not user_counts:
+        user_counts = [state.users for state in newest.values()]
+    users = max(user_counts, default=0)
     counted = []
     for change in transitions:
         if _is_blind(change) and change.segment == ALL and change.is_start:

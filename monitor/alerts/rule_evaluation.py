@@ -274,9 +274,8 @@ def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
     """
     measured = run.measured
     summary = run.figures.summaries.get((segment, rule.metric))
-    derived, _ = parse_derived(rule.metric)
     doubt = find_reason(measured.reasons, RunReasonKind.UNTRUSTED_FLOOR)
-    if derived is not None and doubt is not None:
+    if parse_derived(rule.metric).derived is not None and doubt is not None:
         return verdict_without_value(Outcome.NO_DATA, write_run_reason(doubt))
     if summary is None and run.is_unknown(segment) and measured.status is RunStatus.OK:
         return judge_unknown_segment(segment, run.figures.coverage.values())

@@ -267,6 +267,10 @@ def _has_column(
 
 
 def _refuse_ties(codes: Rows, rank: Array, users: pd.Index, arm: str) -> None:
+    """Raise InputError if two items of a user have the same rank.
+
+    The rows are ordered by user and rank. ``users[codes]`` are the users of the rows.
+    """
     tied = np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))
     if len(tied):
         user = users[codes[tied[:1]]].tolist()[0]

@@ -325,8 +325,7 @@ def _read_segment_means(site: Site, choice: Choice, until: datetime) -> list[Seg
         choice.comparison, choice.metric, until=until, runs=_SMALL_CHART_RUNS
     )
     # If the arms drift apart, a gap between them rises, but a similarity falls.
-    derived_metric, _ = parse_derived(choice.metric)
-    sign = -1.0 if derived_metric in GAPS else 1.0
+    sign = -1.0 if parse_derived(choice.metric).derived in GAPS else 1.0
     parts = [mean for mean in means if mean.segment != ALL]
     parts.sort(key=partial(_worsening, sign=sign), reverse=True)
     return parts
@@ -370,7 +369,10 @@ def _blamed_segment(explanation: Explanation | None, segments: Sequence[str]) ->
 
 
 def _default_segment(alert: str | None, blamed: str | None, states: Iterable[AlertState]) -> str:
-    """Return the blamed segment if the alert fires only in segments, and otherwise `all`."""
+    """Return ``blamed`` if the alert fires only in segments, and otherwise ``all``.
+
+    ``blamed`` is the segment that the explanation names. None if it names no segment.
+    """
     firing_segments = set()
     for state in states:
         if state.alert == alert and state.state is State.FIRING:
