@@ -89,7 +89,7 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
 
 
 def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[AlertLabels]:
-    """Return the labels of each alert that the comparison can have in the ``present`` segments."""
+    """Yield the labels of each alert that the comparison can have in the ``present`` segments."""
     for rule in comparison.judging.rules:
         segments: Collection[str] = present
         if rule.segments == "all":

@@ -109,7 +109,10 @@ def _read_tls_fault(error: BaseException) -> TlsFault | None:
 
 
 def _by_words(vendor_words: str, values: Mapping[str, _T]) -> _T | None:
-    """The value of the first words of ``values`` that the text of another program contains."""
+    """The value of the first words of ``values`` that the text of another program contains.
+
+    None if the text contains none of them.
+    """
     for words, value in values.items():
         if words in vendor_words:
             return value
@@ -126,7 +129,10 @@ def tls_cause(error: BaseException, client: TlsClient) -> ForeignCause | None:
 
 
 def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> ForeignCause | None:
-    """What the system, the network or TLS reported, according to the error or one of its causes."""
+    """What the system, the network or TLS reported, according to the error or one of its causes.
+
+    None if they reported nothing that is known.
+    """
     of_tls = tls_cause(error, client)
     if of_tls is not None:
         return of_tls

@@ -186,7 +186,10 @@ def _summary_dicts(compared: Compared, row: CoverageRow) -> list[dict[str, Any]]
 
 
 def _find_floor(compared: Compared, summary: Summary) -> Summary | None:
-    """Return the summary of the same metric and segment between the two trainings."""
+    """Return the noise floor: the summary of the same metric and segment for the two trainings.
+
+    None if no second training was given, or if it has no such summary.
+    """
     from monitor.model.statistics import DerivedMetric
 
     if compared.trainings is None:

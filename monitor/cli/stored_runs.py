@@ -205,7 +205,7 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
 
 
 def _find_finished_run(store: SqlStore, comparison: str, choice: SlotChoice) -> FinishedRun | None:
-    """Return the newest finished run that the choice allows."""
+    """Return the newest finished run that the choice allows. None if there is none."""
     listed = store.history.runs(
         comparison=comparison,
         limit=_LOOKED_THROUGH,

@@ -60,7 +60,7 @@ def follow_models(
 ) -> Models | None:
     """Return the models in the run of the slot, given the models of the last run.
 
-    Arms that report no version are left out.
+    Arms that report no version are left out. None if no arm reports one.
     """
     models = {}
     for arm in Arm:

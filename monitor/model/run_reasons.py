@@ -153,7 +153,7 @@ RunReasons = tuple[RunReason, ...]
 def find_reason(
     reasons: RunReasons, kind: RunReasonKind, arm: Arm | None = None
 ) -> RunReason | None:
-    """Return the first reason of the kind, and of the arm if it is given."""
+    """Return the first reason of the kind, and of the arm if it is given. None without one."""
     for reason in reasons:
         if reason.kind is kind and arm in (None, reason.arm):
             return reason

@@ -84,7 +84,10 @@ def choose_explanation(
 
 
 def _recall_small_fault(earlier: Iterable[tuple[datetime, Explanation]]) -> Explanation | None:
-    """Return the first explanation with a fault of enough users that cannot be a new training."""
+    """Return the first explanation with a fault of enough users that cannot be a new training.
+
+    None if there is none.
+    """
     for slot, explanation in earlier:
         finding = explanation.finding
         if finding is None or finding.kind.facts.looks_like_training:

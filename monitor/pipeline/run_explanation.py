@@ -94,7 +94,7 @@ def choose_metric(comparison: Comparison, measured_metrics: Sequence[Metric]) ->
     """Return the metric by which a run is explained.
 
     It is the metric of the first rule whose metric can be split. If there is no such rule, it is
-    the first metric that can be split.
+    the first metric that can be split. None if no metric can be split.
     """
     return leading_metric(comparison, [metric for metric in measured_metrics if can_split(metric)])
 

@@ -225,7 +225,10 @@ def _compare_with_run(
 
 
 def _make_split(users: DividedSubset, metric: Metric, scene: Scene | None) -> Split | None:
-    """Return how much lists changed since the last run, from which later runs learn."""
+    """Return how much lists changed since the last run, from which later runs learn.
+
+    None if this is unknown, or if the metric cannot be split.
+    """
     if scene is None or not can_split(metric):
         return None
     subset = users.subset

@@ -64,7 +64,10 @@ def make_scene_since_run(users: DividedSubset, past: UnpairedPast) -> Scene | No
 def find_fault_since_run(
     users: DividedSubset, past: UnpairedPast, scene: Scene, *, shows_items: bool
 ) -> Fault | None:
-    """Find the fault of one arm or of both arms since an earlier run. ``scene`` has its lists."""
+    """Find the fault of one arm or of both arms since an earlier run, if there is one.
+
+    ``scene`` has the lists of the earlier run.
+    """
     fault = find_fault(scene)
     finding = None if fault is None else fault.finding
     names = Names(subset=users.subset, former=past.former)

@@ -153,7 +153,7 @@ class SqlHistory(DatabasePart):
         return frozenset(changed.intersection(comparisons)), watermark
 
     def newest(self, comparison: str) -> Run | None:
-        """Return the newest run of the comparison, with any status."""
+        """Return the newest run of the comparison, with any status. None if it has no run."""
         with self._database.read() as connection:
             return read_first(Run, connection, _NEWEST, {"comparison": comparison})
 

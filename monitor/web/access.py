@@ -266,7 +266,7 @@ class CertificateStore:
 
 
 def _state_of(path: str) -> tuple[int, ...] | None:
-    """Return numbers that change if the file, its owner or its mode changes."""
+    """Return numbers that change if the file, its owner or its mode changes. None without a file."""
     try:
         status = Path(path).stat()
     except (OSError, ValueError):  # a ValueError means that no file can have this name

@@ -327,7 +327,8 @@ def _spell_first(item: object) -> str:
 def _usual_prefix(ids: Sequence[str]) -> str | None:
     """The prefix that all ids have, up to the last separator in the prefix.
 
-    If there is none, this is a prefix of letters that at least half of the ids have.
+    If there is none, this is a prefix of letters that at least half of the ids have. None without
+    such a prefix.
     """
     start = re.match(r"(?s).*[\W_]", _common_start(ids))
     if start and start[0].strip():
@@ -340,7 +341,7 @@ def _usual_prefix(ids: Sequence[str]) -> str | None:
 
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
-    """The suffix that all ids have, from the first separator in the suffix."""
+    """The suffix that all ids have, from the first separator in the suffix. None without one."""
     common_end = _common_start([one_id[::-1] for one_id in ids])[::-1]
     end = re.search(r"(?s)[\W_].*", common_end)
     if end and end[0].strip():

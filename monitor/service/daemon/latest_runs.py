@@ -42,7 +42,7 @@ class LatestRuns:
         return self.of_all(self._names)
 
     def of(self, name: str) -> LatestRun | None:
-        """Return the newest run of one comparison, from memory."""
+        """Return the newest run of one comparison, from memory. None if it has no run."""
         _, latest = self._cached.get(name, (0, None))
         return latest
 

@@ -145,8 +145,8 @@ _MOSTLY_ORDER = 2
 def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
     """Return the hypothesis that an arm's lists changed a little more than usual for all users.
 
-    Then hardly any list is an outlier, but few lists changed as little as they usually do. If users
-    have lists of both arms, there must be a drop.
+    Then hardly any list is an outlier, but few lists changed as little as they usually do. None if
+    the lists did not change in this way. If users have lists of both arms, there must be a drop.
     """
     changes = scene.changes
     if changes is None or (scene.has_own_pairs and scene.drop is None):
