@@ -86,8 +86,8 @@ def _find_respelled_since(
     the user's items have new ids.
     """
     lists = changes.lists[arm]
-    segment = ALL if finding is None else finding.segment
-    rows = rows_of_segment(segment, scene.segments)
+    compared_segment = ALL if finding is None else finding.segment
+    rows = rows_of_segment(compared_segment, scene.segments)
     rows = rows[changes.is_known[rows]]
     codes_now = distinct_items(lists.present[rows])
     codes_before = distinct_items(lists.former[rows])
@@ -108,7 +108,7 @@ def _find_respelled_since(
     affected = changes.is_known & (2 * new_items > lists.present_lengths)
     if not affected.any():
         return None
-    # No healthy user looks affected.
+    # A healthy user never looks affected, so the usual share is 0.
     segment = find_affected_segment(affected, 0.0, scene.segments)
     affected_in_segment = affected[rows_of_segment(segment, scene.segments)]
     # The number of users is exact if all users of the segment are affected, and no other users.
