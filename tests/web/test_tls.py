@@ -278,5 +278,5 @@ def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(authority, ser
     ):
         raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         connections = site.server._front.connections
-        wait_for(lambda: any(one.is_known for one in connections), "the request")
+        wait_for(lambda: any(one.is_authenticated for one in connections), "the request")
         wait_for(lambda: not connections, "the slow reader's end")
