@@ -254,7 +254,7 @@ def site(**given):
         "message_text": lambda message: plain_text(content_of(message, "http://here")),
     }
     return Site(
-        **{"store": None, "clock": factories.HeldClock(), "comparisons": dict, **told, **given}
+        **{"store": None, "clock": factories.HeldClock(), "comparisons": {}, **told, **given}
     )
 
 
@@ -262,4 +262,5 @@ def pages(**given):
     """The application that shows what is given, and nothing else."""
     shown = {each.name: given.pop(each.name) for each in fields(Site) if each.name in given}
     nothing = {"metrics": lambda *_: (b"page\n", {}), "health": WELL, "reload": lambda: False}
-    return create_app(**{"site": site(**shown), **nothing, **given})
+    shown = site(**shown)
+    return create_app(**{"site": lambda: shown, **nothing, **given})

@@ -75,8 +75,8 @@ class Arms:
     titles: ports.ItemTitleSource | None = None
     second_baseline: ports.Source | None = None
     joined: ports.JoinedSource | None = None
-    on_progress: Callable[[PullProgress], object] = str
-    answers_path: Callable[[datetime, str], str | None] = lambda *_: None
+    on_progress: Callable[[PullProgress], object] = ports.do_nothing
+    answers_path: Callable[[datetime, str], str | None] = ports.do_nothing
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
@@ -178,7 +178,7 @@ class SourceAnswers:
     relevance: RelevanceTable | None
     seconds: dict[Arm, float] = field(default_factory=dict)
     arrival_gaps: dict[str, list[Floats]] = field(default_factory=dict)
-    on_scores: Callable[[Scores], object] = lambda _: None
+    on_scores: Callable[[Scores], object] = ports.do_nothing
     doubts: list[RunReason] = field(default_factory=list)
 
     def add(self, further: SourceAnswers) -> None:

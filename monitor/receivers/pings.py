@@ -13,6 +13,7 @@ from pydantic import Field
 
 from monitor.model.errors import DeliveryError
 from monitor.model.instants import format_instant, utc_now
+from monitor.model.ports import do_nothing
 from monitor.model.runs import Claim
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.safe_text import clean
@@ -56,7 +57,7 @@ class RunPings:
         options: PingOptions,
         *,
         rest: Callable[[float], bool] | None = None,
-        on_outcome: Callable[[str, str], None] = lambda *_: None,
+        on_outcome: Callable[[str, str], None] = do_nothing,
     ) -> None:
         self._options = options
         self._on_outcome = on_outcome

@@ -17,14 +17,14 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource
+from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource, do_nothing
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.receivers import RunPings, open_receivers
-from monitor.service.runner import WatchedComparison, do_nothing
+from monitor.service.runner import WatchedComparison
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
 from monitor.settings.runbooks import runbook_of

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -23,8 +23,8 @@ from monitor.boundary.foreign_errors import describe_error
 from monitor.charts.svg import element, read_style
 from monitor.charts.time_chart import CHART_HEIGHT, CHART_WIDTH, PLOT_LEFT
 from monitor.model.notifications import Message
+from monitor.model.rules import Comparison
 from monitor.service.clock import SystemClock
-from monitor.service.composition import Wiring
 from monitor.storage import SqlStore
 from monitor.texts.wording import write_extra
 from monitor.web.pages.comparison import read_comparison_page
@@ -58,16 +58,15 @@ class MessagePictures:
     Threads may share it.
     """
 
-    def __init__(self, store: SqlStore, wiring: Callable[[], Wiring]) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._store = store
-        self._wiring = wiring
         self._drawing = Lock()
         self._again_at_s = float("-inf")
         if not all(map(find_spec, _LIBRARIES)):
             self._again_at_s = float("inf")
             log.info("messages have no pictures", advice=write_extra("pictures"))
 
-    def draw(self, message: Message) -> bytes | None:
+    def draw(self, comparisons: Mapping[str, Comparison], message: Message) -> bytes | None:
         """Return the chart of the heaviest change as PNG: 960 by 322 pixels, at most 30 kB.
 
         Returns None if there are no data, if the extra is not installed, or after a failure.
@@ -75,7 +74,7 @@ class MessagePictures:
         if time.monotonic() < self._again_at_s:
             return None
         try:
-            draw = partial(self._draw, message)
+            draw = partial(self._draw, comparisons, message)
             return call_in_time(draw, timedelta(seconds=PICTURE_WAIT_S), name="picture")
         except Exception as error:  # noqa: BLE001 - the message matters more
             self._again_at_s = time.monotonic() + REST_S
@@ -86,20 +85,18 @@ class MessagePictures:
             )
             return None
 
-    def _draw(self, message: Message) -> bytes | None:
+    def _draw(self, comparisons: Mapping[str, Comparison], message: Message) -> bytes | None:
         """Do what `draw` does, without a time limit."""
         name = message.comparison
         lead = min(find_leads(message.changes or message.firing), key=weight_of)
-        watched = self._wiring().watched.get(name)
         latest = self._store.history.latest([name])
-        if not latest or watched is None:
+        if not latest or name not in comparisons:
             return None
-        configured = {name: watched.comparison}
         site = Site(
             store=self._store,
             clock=SystemClock(),
-            comparisons=lambda: configured,
-            latest=lambda: latest,
+            comparisons=comparisons,
+            latest=latest,
         )
         chosen = {"metric": lead.metric, "segment": lead.segment}
         page = read_comparison_page(site, PageRequest(path={"name": name}, chosen=chosen))

@@ -30,7 +30,7 @@ from monitor.model.errors import (
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.memory import Memory
-from monitor.model.ports import Clock, ScoreSpool
+from monitor.model.ports import Clock, ScoreSpool, do_nothing
 from monitor.model.rules import Comparison
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
@@ -56,10 +56,6 @@ FINISHING_S = 60.0
 _LOGGED_S = 10
 
 log = structlog.get_logger(__name__)
-
-
-def do_nothing(*_: object) -> None:
-    """Do nothing: the default of callbacks."""
 
 
 def process_name() -> str:

@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from monitor.model.errors import ConfigError, DatabaseError, DatabaseErrorKind, LeaseLostError
 from monitor.model.immutable import immutable
+from monitor.model.ports import do_nothing
 from monitor.model.runs import Lease
 from monitor.storage.column_types import read_document
 from monitor.storage.database_errors import translated
@@ -152,7 +153,7 @@ class Database:
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
         self.url = url
-        self.on_error: Callable[[DatabaseError], None] = lambda _: None
+        self.on_error: Callable[[DatabaseError], None] = do_nothing
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self.lease_check: LeaseCheck | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S

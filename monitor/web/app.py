@@ -52,6 +52,9 @@ RenderMetrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 It is called in a worker thread.
 """
 
+ReadSite = Callable[[], Site]
+"""Returns the data for one request for a page. It never waits."""
+
 Reload = Callable[[], bool]
 """Reads the configuration again. Returns False if it was refused and the old one stays in use.
 
@@ -127,13 +130,13 @@ class Health(Protocol):
 
 def create_app(
     *,
-    site: Site,
+    site: ReadSite,
     metrics: RenderMetrics,
     health: Health,
     reload: Reload,
     documentation: Documentation | None = None,
 ) -> Starlette:
-    """Return the application.
+    """Return the application. Each request calls ``site`` once for the data of pages.
 
     ``documentation`` is the site at /docs/. By default it is the site in the package. `WebServer`
     wraps the application in a `RequestGuard`, which decides who may read everything and who may
@@ -202,7 +205,7 @@ async def _answer_in_thread(
     raise SlowPageError(f"no data within {_PAGE_S:g} s: choose a shorter period, or try again")
 
 
-async def _answer_error(site: Site, request: Request, error: MonitorError) -> Response:
+async def _answer_error(read_site: ReadSite, request: Request, error: MonitorError) -> Response:
     """Answer with the reason for the error, as JSON or as a page."""
     reason = str(error)
     if isinstance(error, DatabaseError):
@@ -212,11 +215,12 @@ async def _answer_error(site: Site, request: Request, error: MonitorError) -> Re
     )
     if request.url.path.startswith("/api/"):
         return JSONResponse({"error": title, "reason": reason}, status, headers=PLAIN_HEADERS)
-    return _error_page(site, status, title, reason)
+    return _error_page(read_site().prefix, status, title, reason)
 
 
-def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -> Response:
+def _answer_page(tokens: FormTokens, page: Page, read_site: ReadSite, request: Request) -> Response:
     """Answer with the page as HTML. Users who may change something get a token for its forms."""
+    site = read_site()
     user = request.scope[CLIENT_NAME]
     token = None
     if user is not None:
@@ -234,13 +238,14 @@ def _answer_page(tokens: FormTokens, page: Page, site: Site, request: Request) -
 
 
 async def _answer_form(
-    site: Site, tokens: FormTokens, threads: CapacityLimiter, request: Request
+    read_site: ReadSite, tokens: FormTokens, threads: CapacityLimiter, request: Request
 ) -> Response:
     """Execute a form in ``threads``, and then redirect to the page with the form.
 
     If a form cannot be executed, answer with the reason.
     """
     user = require_user(request)
+    site = read_site()
     # The page of one incident has the incident's key in its address.
     incident = request.path_params.get("key", "")
     try:
@@ -249,17 +254,17 @@ async def _answer_form(
         form = Form(user=user, shown_at=shown_at, incident=incident, fields=fields)
         outcome = await run_sync(execute_form, site, form, limiter=threads)
     except ConfigError as error:
-        return _error_page(site, 422, "nothing was changed", str(error))
+        return _error_page(site.prefix, 422, "nothing was changed", str(error))
     except DatabaseError as error:
         reason = f"{error}. Before you try again, check whether the change was made."
-        return _error_page(site, 503, "the database is away", reason)
+        return _error_page(site.prefix, 503, "the database is away", reason)
     path = alert_url(incident) if incident else "/alerts"
     # With status 303 the browser loads the page and does not send the form again.
     return RedirectResponse(f"{site.prefix}{path}?done={outcome}", 303, PLAIN_HEADERS)
 
 
-def _answer_json(page: Page, site: Site, request: Request) -> Response:
-    body = _adapter(page.data_type).dump_json(_read_page(page, site, request))
+def _answer_json(page: Page, read_site: ReadSite, request: Request) -> Response:
+    body = _adapter(page.data_type).dump_json(_read_page(page, read_site(), request))
     return Response(body, media_type="application/json", headers=PLAIN_HEADERS)
 
 
@@ -274,8 +279,8 @@ async def _refuse_address(request: Request, error: Exception) -> Response:
     )
 
 
-def _error_page(site: Site, status: int, title: str, reason: str) -> Response:
-    body = render("absent.html", title=title, reason=reason, prefix=site.prefix, menu=MENU)
+def _error_page(prefix: str, status: int, title: str, reason: str) -> Response:
+    body = render("absent.html", title=title, reason=reason, prefix=prefix, menu=MENU)
     return HTMLResponse(body, status, headers=_PAGE_HEADERS)
 
 
@@ -330,19 +335,22 @@ async def _answer_static(request: Request) -> Response:
     return Response(read_static(name), media_type=_STATIC[name], headers=headers)
 
 
-def _answer_document(site: Site, documentation: Documentation, request: Request) -> Response:
+def _answer_document(
+    read_site: ReadSite, documentation: Documentation, request: Request
+) -> Response:
     """Answer with a file of the documentation."""
+    prefix = read_site().prefix
     path = request.path_params.get("path")  # None for /docs without a slash at its end
     if path is None or documentation.lacks_slash(path):
         folder = f"{path}/" if path else ""
-        return RedirectResponse(f"{site.prefix}/docs/{folder}", 308, PLAIN_HEADERS)
+        return RedirectResponse(f"{prefix}/docs/{folder}", 308, PLAIN_HEADERS)
     file = documentation.read(path)
     if file is None:
         if documentation.is_built:
-            reason = f"There is no such page. Start at {site.prefix}/docs/."
+            reason = f"There is no such page. Start at {prefix}/docs/."
         else:
             reason = ABSENT_MESSAGE
-        return _error_page(site, 404, "no documentation here", reason)
+        return _error_page(prefix, 404, "no documentation here", reason)
     headers = {**_PAGE_HEADERS, **_DOCUMENT_HEADERS, "ETag": file.tag}
     if file.tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)

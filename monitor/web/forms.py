@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from datetime import datetime
 from functools import partial
@@ -190,7 +190,7 @@ def _store_silence(site: Site, form: Form, alert_action: AlertAction) -> str:
         ):
             return "nothing"
     stored_silence = alerts.add_silence(silence)
-    unmatched = find_unmatched_silences([stored_silence], alerts.names(), site.comparisons())
+    unmatched = find_unmatched_silences([stored_silence], alerts.names(), site.comparisons)
     return "unmatched" if unmatched else "silence"
 
 
@@ -281,7 +281,7 @@ class GateQuery(BaseModel, extra="forbid"):
     ] = None
 
 
-def answer_gate(site: Site, request: Request) -> Response:
+def answer_gate(read_site: Callable[[], Site], request: Request) -> Response:
     """Return the certificate as JSON, or only its verdict if the request wants a certain verdict.
 
     The parameter ``verdict`` is the wanted verdict. The status is 200 for this verdict, and 409 for
@@ -295,9 +295,10 @@ def answer_gate(site: Site, request: Request) -> Response:
     wanted_verdict = options.pop("verdict")
     if wanted_verdict is None and request.method == "POST":
         wanted_verdict = "safe"
+    site = read_site()
     site.require(name)
     try:
-        certificate = site.judge(site.comparisons(), name, options)
+        certificate = site.judge(name, options)
     except (ConfigError, InputError) as error:
         raise UnanswerableError(str(error)) from None
     if wanted_verdict is None:

@@ -290,17 +290,15 @@ def measure(store, options):
         "daemon": "/daemon",
     }
     latest = store.history.latest(names_of(options.comparisons))
-    shown = [latest]
+    shown = list(latest)
     learned = LearnedLimit(learning=Learning.DROP, direction=Direction.BELOW, value=-1.0)
     rules = (factories.rule(alert=RULES[0], limit=learned),)
     configured = {
         name: factories.comparison(name=name, rules=rules) for name in names_of(options.comparisons)
     }
-    with running(
-        application(store, latest=lambda: shown[0], comparisons=lambda: configured)
-    ) as site:
+    with running(application(store, latest=shown, comparisons=configured)) as site:
         for name, path in pages.items():
-            shown[0] = _all_firing(latest) if name.endswith("all firing") else latest
+            shown[:] = _all_firing(latest) if name.endswith("all firing") else latest
             found = [_ask(site, path) for _ in range(REQUESTS + 1)][1:]
             took, cpu, sizes = np.array(found).T
             p50, p95 = np.quantile(took, (0.5, 0.95)) * 1000

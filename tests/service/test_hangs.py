@@ -189,7 +189,7 @@ def taken(held, one, ended):
 def test_waiting_runs_are_counted_and_start_when_a_place_is_free():
     now_s = [0.0]
     ended = threading.Event()
-    held = Places(lambda: 1, lambda: now_s[0])
+    held = Places(1, lambda: now_s[0])
     second = ticket("second")
     third = ticket("third")
     with held.taken(ticket("first")):

@@ -4,7 +4,7 @@ import io
 from dataclasses import replace
 from email import message_from_bytes
 from email.policy import default
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from servers.webhook import answer
 
 pytestmark = pytest.mark.integration  # certificates are made by openssl, and drawing costs seconds
 NAMES = [f"x={HOSTILE[name][:10_000]}" for name in ("html", "controls", "right to left", "wide")]
+CONFIGURED = {"home-feed": WATCHED}
 
 
 @pytest.fixture
@@ -32,10 +33,7 @@ def pictures(store):
         slot = SLOT + (day - 21) * DAY
         mean = 0.6 + day % 3 / 50 if day < 21 else 0.3
         store_run(store, mean, slot=slot, to=["email", "apprise"], segments=["all", *NAMES])
-    wiring: Any = SimpleNamespace(
-        watched={"home-feed": SimpleNamespace(comparison=WATCHED)}, policy=None
-    )
-    return MessagePictures(store, lambda: wiring)
+    return MessagePictures(store)
 
 
 def deliver(pictures, **receiver):
@@ -50,7 +48,9 @@ def deliver(pictures, **receiver):
         "publisher": counting,
         "owner": "me",
     }
-    OutboxSender(receiver=opened, picture_of=pictures.draw, **parts).deliver_due()
+    OutboxSender(
+        receiver=opened, picture_of=partial(pictures.draw, CONFIGURED), **parts
+    ).deliver_due()
     assert counting.counts == {(opened.name, "sent"): 1}
     return opened
 
@@ -64,10 +64,10 @@ def mailed(pictures, server):
 
 
 def test_a_picture_is_drawn_once_for_all_receivers_with_any_names(pictures):
-    drawn = pictures.draw(START)
-    assert drawn is pictures.draw(replace(START, incident="another"))
+    drawn = pictures.draw(CONFIGURED, START)
+    assert drawn is pictures.draw(CONFIGURED, replace(START, incident="another"))
     assert Image.open(io.BytesIO(drawn or b"")).size == (960, 322)
-    assert pictures.draw(message(replace(FIRING, segment=NAMES[-1])))
+    assert pictures.draw(CONFIGURED, message(replace(FIRING, segment=NAMES[-1])))
 
 
 def test_a_mail_shows_the_chart_only_in_its_html(pictures, mail_server):
@@ -108,8 +108,8 @@ def test_without_a_picture_the_message_is_sent_and_the_log_has_the_reason_once(
 ):
     log = captured(monkeypatch, message_pictures)
     monkeypatch.setattr(message_pictures, name, value)
-    lacking = MessagePictures(pictures._store, pictures._wiring)
+    lacking = MessagePictures(pictures._store)
     assert b"image/png" not in mailed(lacking, mail_server).as_bytes()
-    assert lacking.draw(START) is None
+    assert lacking.draw(CONFIGURED, START) is None
     (line,) = log.entries
     assert said in str(line)

@@ -82,7 +82,7 @@ def application(store, **given):
     names = {run.comparison for run in runs_of(store)}
     latest = store.history.latest(sorted(names))
     clock = HeldClock(SLOTS[-1] + 6 * HOUR)
-    return published.pages(**{"store": store, "clock": clock, "latest": lambda: latest, **given})
+    return published.pages(**{"store": store, "clock": clock, "latest": latest, **given})
 
 
 @dataclass(frozen=True)

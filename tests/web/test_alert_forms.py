@@ -255,7 +255,7 @@ def test_a_page_shows_messages_as_they_were_sent_and_why_others_are_held_back(sc
     request = PageRequest(path={"key": scene.receiver.sent[0].incident}, chosen={})
     window = SimpleNamespace(name="night", match=(), ends_at=lambda now: now)
     site = published.site(store=scene.store, clock=scene.clock)
-    at_night = replace(site, policy=lambda: NotificationPolicy(windows=(window,)))
+    at_night = replace(site, policy=NotificationPolicy(windows=(window,)))
     (held,) = read_alert_page(at_night, request).held_alerts
     assert held.startswith("SimilarityLow: maintenance night unt")
     page = read_alert_page(site, request)

@@ -68,7 +68,7 @@ def watched(name="home-feed", **more):
 
 def browsing_latest(store, latest, **given):
     """Browse the pages of a daemon whose newest finished runs are these."""
-    return browsing(application(store, latest=lambda: latest, comparisons=watched, **given))
+    return browsing(application(store, latest=latest, comparisons=watched(), **given))
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,8 @@ def test_names_from_outside_stay_text_on_every_page(stores):
     refusal = ReloadRefusal(file=Refused.CONFIGURATION, at=SLOTS[0], reason=EVIL)
     state = DaemonState(role=Role(kind=RoleKind.STANDBY, leader=EVIL, epoch=1), refusals=(refusal,))
     given = {
-        "comparisons": lambda: watched(EVIL),
-        "state": lambda: state,
+        "comparisons": watched(EVIL),
+        "daemon": state,
         "titles": lambda *_: {EVIL: EVIL},
     }
     paths = paths_of(EVIL, EVIL)
@@ -243,7 +243,7 @@ def test_a_quiet_comparison_says_that_all_is_well_and_whether_receivers_get_mess
     well = replace(latest.states[0], state=State.QUIET, outcome=Outcome.OK)
     unjudged = replace(well, segment="a=b", outcome=Outcome.NO_DATA, value=None)
     quiet = replace(latest, states=(well, unjudged))
-    with browsing_latest(filled, [quiet], receivers=lambda: ("pager",)) as ask:
+    with browsing_latest(filled, [quiet], receivers=("pager",)) as ask:
         page = ask("/c/home-feed").text
         shown = ask(FEED).json()
     assert "All is well: no alert fires. The newest run judged 1 of 2 alerts." in page
@@ -300,7 +300,7 @@ def test_every_user_has_an_address(ask):
 def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
     fill(store, item=item)
     given = {
-        "comparisons": lambda: watched(item_url=ITEM_URL),
+        "comparisons": watched(item_url=ITEM_URL),
         "titles": lambda *_: {item: "<i>Tea</i>"},
     }
     paths = paths_of("home-feed", "u1")
@@ -353,7 +353,7 @@ def test_while_the_database_is_away_the_overview_stays(filled, monkeypatch):
     away = DatabaseAway(since=SLOTS[1], reason="refused", read_at=SLOTS[0])
     state = DaemonState(role=role, away=away)
     latest = [published.latest(states=()), published.named("fires")]
-    app = application(filled, judge=fail, latest=lambda: latest, state=lambda: state)
+    app = application(filled, judge=fail, latest=latest, daemon=state)
     monkeypatch.setattr(filled.pages, "series", fail)
     with browsing(app) as ask:
         page, overview = ask("/c/home-feed"), ask("/")
@@ -383,7 +383,7 @@ def test_a_daemon_says_which_part_it_has_what_it_refused_and_what_became_of_its_
     status = replace(published.site().status(), daemon=standby, receivers=("pager", "chat"))
     health = ReceiverHealth(last_success_at=SLOTS[1], last_error_at=SLOTS[2], reason="answered 503")
     monkeypatch.setattr(store.outbox, "receiver_health", lambda: {"pager": health})
-    with browsing(application(store, state=lambda: standby, status=lambda: status)) as ask:
+    with browsing(application(store, daemon=standby, status=lambda: status)) as ask:
         texts = [ask(page).words for page in ("/", "/daemon")]
     for text in texts:
         assert "This daemon is on standby: b:2 (host:process) leads under epoch 3." in text
@@ -430,7 +430,7 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
         published.latest(comparison="f", states=(), expectations=(learning,)),
     ]
     configured = {name: watched(name)[name] for name in "abcdef"}
-    with browsing(published.pages(latest=lambda: latest, comparisons=lambda: configured)) as ask:
+    with browsing(published.pages(latest=latest, comparisons=configured)) as ask:
         shown = ask("/api/v1/comparisons").json()
         latest[0] = published.named("b")
         later = ask("/api/v1/comparisons").json()["rows"]
@@ -445,7 +445,7 @@ def test_the_overview_shows_the_worst_first_and_what_was_never_run_and_follows_w
 
 def test_of_many_comparisons_the_quietest_are_shown_by_name_only():
     latest = [published.latest(comparison=f"c{number:03}", states=()) for number in range(160)]
-    with browsing(published.pages(latest=lambda: (*latest, published.named("z")))) as ask:
+    with browsing(published.pages(latest=(*latest, published.named("z")))) as ask:
         body = ask("/").text
     assert re.findall(r'<tr data-name="(\w+)"', body) == [
         "z",

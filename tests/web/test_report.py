@@ -1,8 +1,10 @@
 """A report: the pages in one file, whole without a server, whatever names come from outside; titles of items in it."""
 
 import re
+from functools import partial
 from html import unescape
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ def written(store, name="home-feed", titles=None, *, is_reachable=False, **chose
     site = published.site(
         store=store,
         clock=HeldClock(SLOTS[-1]),
-        comparisons=lambda: watched(name, item_url=ITEM_URL if titles else None),
+        comparisons=watched(name, item_url=ITEM_URL if titles else None),
         titles=titles or (lambda *_: {EVIL: EVIL, "i2": "Tea"}),
         is_reachable=is_reachable,
     )
@@ -118,8 +120,8 @@ class Source:
 
 
 def cache_of(source, clock):
-    watched = {"home-feed": SimpleNamespace(arms=SimpleNamespace(titles=source))}
-    return TitleCache(lambda: SimpleNamespace(watched=watched), clock.monotonic)  # type: ignore[arg-type, return-value]
+    watched: Any = {"home-feed": SimpleNamespace(arms=SimpleNamespace(titles=source))}
+    return partial(TitleCache(clock.monotonic).find, watched)
 
 
 def test_a_report_keeps_the_links_of_items_and_waits_for_dead_titles_once(filled):

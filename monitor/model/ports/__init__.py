@@ -26,6 +26,10 @@ from monitor.model.unpaired import AssignedUsers
 from monitor.model.unreadable import Unreadable
 
 
+def do_nothing(*_: object) -> None:
+    """Do nothing: the default of callbacks."""
+
+
 class Clock(Protocol):
     """Gives the time. Tests can set it."""
 

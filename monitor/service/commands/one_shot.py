@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from monitor import __version__
@@ -12,7 +13,7 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
-from monitor.model.ports import Clock
+from monitor.model.ports import Clock, do_nothing
 from monitor.model.runs import PullProgress, Run, RunResult, RunStatus, kept_name
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, deliver_all
@@ -31,7 +32,6 @@ from monitor.service.runner import (
     Runner,
     WatchedComparison,
     backfill_runs,
-    do_nothing,
     pick_comparison,
     process_name,
     select_watched,
@@ -188,7 +188,7 @@ class OneShot:
         # Import this late, because pictures need the code of the pages, which is slow to load.
         from monitor.service.message_pictures import MessagePictures  # noqa: PLC0415
 
-        pictures = MessagePictures(self.store, lambda: self.wiring)
+        pictures = MessagePictures(self.store)
         senders = []
         for receiver in self.wiring.receivers:
             sender = OutboxSender(
@@ -198,7 +198,7 @@ class OneShot:
                 publisher=self.publisher,
                 owner=process_name(),
                 policy=self.wiring.policy,
-                picture_of=pictures.draw,
+                picture_of=partial(pictures.draw, self.wiring.comparisons),
             )
             senders.append(sender)
         # Some receivers need repeated messages about firing alerts. Under cron only this command

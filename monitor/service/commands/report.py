@@ -6,16 +6,16 @@ This module stores nothing. It asks sources only for titles, as the command `sho
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from monitor.model.errors import ConfigError
 from monitor.pipeline.item_titles import pull_titles
 from monitor.service.clock import SystemClock
-from monitor.service.composition import Wiring, open_comparison
+from monitor.service.composition import open_comparison
 from monitor.service.title_cache import TitleCache
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
-from monitor.settings.translation import policy_of
 from monitor.sources import open_item_titles
 from monitor.storage import opened_store
 from monitor.web.pages.report import make_report
@@ -35,14 +35,13 @@ def report_of(
     if name in settings.comparisons_by_name:
         watched[name] = open_comparison(settings.comparisons_by_name[name], settings)
     comparisons = {key: each.comparison for key, each in watched.items()}
-    wiring = Wiring(settings=settings, watched=watched, receivers=(), policy=policy_of(settings))
     with opened_store(settings.database) as store:
         site = Site(
             store=store,
             clock=SystemClock(),
-            comparisons=lambda: comparisons,
-            receivers=lambda: settings.receiver_names,
-            titles=TitleCache(lambda: wiring),
+            comparisons=comparisons,
+            receivers=settings.receiver_names,
+            titles=partial(TitleCache().find, watched),
             is_reachable=settings.has_public_runbooks,
         )
         return make_report(site, name, slot=slot, since=since, until=until)

@@ -11,15 +11,13 @@ from urllib.parse import urlsplit
 
 import structlog
 import yaml
-from starlette.applications import Starlette
 
 from monitor import __version__
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import DaemonState, Refused, ReloadRefusal
 from monitor.model.errors import DatabaseError, MonitorError, describe_fault
 from monitor.model.notifications import Message
-from monitor.model.ports import Clock, Receiver
-from monitor.model.runs import PullProgress
+from monitor.model.ports import Clock, Receiver, do_nothing
 from monitor.pipeline.delivery import OutboxSender
 from monitor.receivers.message.content import content_of
 from monitor.receivers.message.plain_text import plain_text
@@ -45,7 +43,7 @@ from monitor.service.daemon.threads import Places
 from monitor.service.gate import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
-from monitor.service.runner import Runner, do_nothing
+from monitor.service.runner import Runner
 from monitor.service.title_cache import TitleCache
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
@@ -53,7 +51,7 @@ from monitor.storage import unopened_store
 from monitor.web.access import Access, read_access
 from monitor.web.app import create_app
 from monitor.web.pages import Site
-from monitor.web.pages.site import ScheduledRun, Status
+from monitor.web.pages.site import CachedRow, ScheduledRun, Status
 from monitor.web.server import WebServer
 
 # With ANSWER_S and PINGS_S a stop takes less than 30 s. Container platforms often kill after 30 s.
@@ -109,7 +107,7 @@ class Daemon:
         access = _read_access(settings, old=None)
         with ExitStack() as opened:
             self._wiring = self._open_wiring(settings)
-            opened.callback(lambda: self._wiring.close())  # noqa: PLW0108 - see `_make_parts`
+            opened.callback(self._close_wiring)
             self.store = unopened_store(settings.database)
             opened.callback(self.store.close)
             self._make_parts(settings, access)
@@ -119,25 +117,34 @@ class Daemon:
     def _open_wiring(self, settings: Settings) -> Wiring:
         return open_wiring(settings, on_ping=partial(self._publisher.count, "pings_total"))
 
+    def _close_wiring(self) -> None:
+        self._wiring.close()
+
+    def _renew_sources(self, comparison: str) -> None:
+        self._wiring.renew_sources(comparison)
+
     def _make_parts(self, settings: Settings, access: Access) -> None:
         """Make the parts of the daemon. Each part gets the parts that are made before it.
 
-        Only the scheduler gets a later part: it reports hung jobs to the jobs. Parts get functions
-        that read the wiring at each use, because a reload replaces it.
+        Only the scheduler gets a later part: it reports hung jobs to the jobs. No part keeps the
+        wiring, because a reload replaces it.
         """
         store = self.store
         clock = self._clock
         publisher = self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         store.database.on_error = self._database.failed
-        self._pictures = MessagePictures(store, self._wiring_in_force)
+        self._pictures = MessagePictures(store)
+        self._titles = TitleCache()
+        self._gate = GateAnswers(store.history, clock)
+        self._rows: dict[str, CachedRow] = {}  # the cached rows of the overview
         self._runner = Runner(
             store=store,
             clock=clock,
             publisher=publisher,
-            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - see above
+            renew_sources=self._renew_sources,
         )
-        self._places = Places(lambda: self.settings.concurrent_runs, clock.monotonic)
+        self._places = Places(settings.concurrent_runs, clock.monotonic)
         publisher.show("runs_waiting", self._places.count_waiting)
         self._scheduler = JobScheduler(clock, publisher, on_look=self._places.look_again)
         self._role = DaemonRole(
@@ -147,12 +154,8 @@ class Daemon:
             lasts=settings.lease,
             on_change=partial(self._scheduler.run_now, LEASE_JOB),
         )
-        outage_alert = OutageAlert(
-            database=self._database,
-            location=store.location,
-            alert_after=self._alert_after,
-            installation=lambda: self.settings.installation,
-            runbook_url=lambda: self.settings.runbook_url(DATABASE_AWAY),
+        self._outage_alert = OutageAlert(
+            database=self._database, location=store.location, alert_after=self._alert_after
         )
         self._jobs = DaemonJobs(
             store=store,
@@ -160,7 +163,7 @@ class Daemon:
             publisher=publisher,
             runner=self._runner,
             sender_of=self._sender_of,
-            outage_alert=outage_alert,
+            outage_alert=self._outage_alert,
             places=self._places,
             wiring=self._wiring_in_force,
             role=self._role,
@@ -170,7 +173,8 @@ class Daemon:
             follow_lease=self._follow_lease,
         )
         self._scheduler.on_hung = self._jobs.rescue
-        self._web = WebServer(self._pages(), *settings.listen_address, access=access)
+        app = create_app(site=self._site, metrics=publisher.render, health=self, reload=self.reload)
+        self._web = WebServer(app, *settings.listen_address, access=access)
         publisher.show("certificate_expiry_timestamp_seconds", self._certificate_ends_at)
 
     def __enter__(self) -> Self:
@@ -218,10 +222,6 @@ class Daemon:
             comparisons=len(self._wiring.watched),
         )
 
-    def _progress(self, name: str) -> tuple[PullProgress, ...]:
-        pulls = self._runner.progress.get(name, {})
-        return tuple(pulls[what] for what in sorted(pulls))
-
     def _certificate_ends_at(self) -> float | None:
         certificates = self._web.access.certificates
         return None if certificates is None else certificates.ends_at
@@ -235,7 +235,7 @@ class Daemon:
             publisher=self._publisher,
             owner=self._runner.owner,
             policy=self._wiring.policy,
-            picture_of=self._pictures.draw,
+            picture_of=partial(self._pictures.draw, self._wiring.comparisons),
             is_sole_sender=self._role.is_sure,
         )
 
@@ -247,32 +247,26 @@ class Daemon:
             return STANDBY_PATIENCE * after
         return after
 
-    def _pages(self) -> Starlette:
-        """Return the application of the web server, with this daemon's data.
-
-        The pages read the wiring at each use, because a reload replaces it.
-        """
-        site = Site(
+    def _site(self) -> Site:
+        """Return the data of pages by the wiring in force now."""
+        wiring = self._wiring
+        settings = wiring.settings
+        return Site(
             store=self.store,
             clock=self._clock,
-            latest=lambda: self._jobs.latest.all or (),
-            comparisons=lambda: self._wiring.comparisons,
-            state=self._state,
-            titles=TitleCache(self._wiring_in_force),
+            latest=self._jobs.latest.all or (),
+            comparisons=wiring.comparisons,
+            daemon=self._state(),
+            titles=partial(self._titles.find, wiring.watched),
             status=self._status,
-            receivers=lambda: self._wiring.receiver_names,
-            progress=self._progress,
-            policy=lambda: self._wiring.policy,
+            receivers=wiring.receiver_names,
+            progress=self._runner.progress,
+            policy=wiring.policy,
             message_text=self._message_text,
-            judge=GateAnswers(self.store.history, self._clock, lambda: self.settings),
-            find_user=lambda user_id: self._wiring.find_user(user_id),  # noqa: PLW0108 - as above
-            prefix=urlsplit(self.settings.external_url or "").path.rstrip("/"),
-        )
-        return create_app(
-            site=site,
-            metrics=self._publisher.render,
-            health=self,
-            reload=self.reload,
+            judge=partial(self._gate.answer, settings, wiring.comparisons),
+            find_user=wiring.find_user,
+            prefix=urlsplit(settings.external_url or "").path.rstrip("/"),
+            rows=self._rows,
         )
 
     def _message_text(self, message: Message) -> str:
@@ -369,8 +363,12 @@ class Daemon:
         """Let all parts use the present wiring, after the start and after a reload."""
         with self._changing:
             wiring = self._wiring
+            settings = wiring.settings
             self._runner.pings = wiring.pings
-            pings = tuple(ping.name for ping in wiring.settings.pings)
+            self._places.most = settings.concurrent_runs
+            self._outage_alert.installation = settings.installation
+            self._outage_alert.runbook_url = settings.runbook_url(DATABASE_AWAY)
+            pings = tuple(ping.name for ping in settings.pings)
             set_known_names(self._publisher, wiring, pings=pings)
             self._begin_work()
             self._publisher.reloaded(ok=True, at=self._clock.now())

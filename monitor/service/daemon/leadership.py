@@ -12,7 +12,7 @@ import structlog
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.daemon_state import Role, RoleKind
 from monitor.model.errors import DatabaseError
-from monitor.model.ports import Clock
+from monitor.model.ports import Clock, do_nothing
 from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.service.composition import Wiring, adapt_store
 from monitor.service.daemon.threads import LoopThread
@@ -46,7 +46,7 @@ class Leadership:
         leases: Leases,
         *,
         lasts: timedelta,
-        on_change: Callable[[], object] = lambda: None,
+        on_change: Callable[[], object] = do_nothing,
         boottime: Callable[[], float] = since_boot,
     ) -> None:
         self._leases = leases

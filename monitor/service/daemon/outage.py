@@ -227,8 +227,9 @@ class OutageAlert:
     location: str  # where the database is
     # the time from the start of an outage to the first notification
     alert_after: Callable[[], timedelta]
-    installation: Callable[[], str | None] = lambda: None  # the configured name
-    runbook_url: Callable[[], str | None] = lambda: None
+    # By the configuration in force
+    installation: str | None = None
+    runbook_url: str | None = None
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:
@@ -275,8 +276,8 @@ class OutageAlert:
             outage = self.database.outage
             if outage is None or steady_s - outage.since_s < self.alert_after().total_seconds():
                 return None
-            start = compose_outage_start(outage, clock.now(), self.location, self.installation())
-            return _outage_message(replace(start, runbook_url=self.runbook_url()))
+            start = compose_outage_start(outage, clock.now(), self.location, self.installation)
+            return _outage_message(replace(start, runbook_url=self.runbook_url))
         if self.database.lasting is None:
             return _outage_message(compose_outage_end(state.start, clock.now(), self.location))
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)

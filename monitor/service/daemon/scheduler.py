@@ -18,10 +18,9 @@ from apscheduler.triggers.base import BaseTrigger
 from monitor.boundary.deadline import Deadline, OverdueError, call_in_time
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.immutable import immutable
-from monitor.model.ports import Clock
+from monitor.model.ports import Clock, do_nothing
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.threads import LoopThread
-from monitor.service.runner import do_nothing
 from monitor.settings.schedule import Schedule
 
 SCHEDULER_STEP_S = 0.5

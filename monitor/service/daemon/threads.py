@@ -122,11 +122,11 @@ def next_runs(
 class Places:
     """Limits how many runs work at the same time. `next_runs` decides which run begins.
 
-    ``most`` returns the number of places. Threads may share the object.
+    ``most`` is the number of places, by the configuration in force. Threads may share the object.
     """
 
-    def __init__(self, most: Callable[[], int], monotonic: Callable[[], float]) -> None:
-        self._most = most
+    def __init__(self, most: int, monotonic: Callable[[], float]) -> None:
+        self.most = most
         self._monotonic = monotonic
         self._lock = threading.Lock()
         self._queue: list[Ticket] = []
@@ -162,7 +162,7 @@ class Places:
             now_s = self._monotonic()
             if not self._queue:
                 return
-            for ticket in next_runs(self._queue, self._at_work, self._most(), now_s):
+            for ticket in next_runs(self._queue, self._at_work, self.most, now_s):
                 ticket.begun_s = now_s
                 self._queue.remove(ticket)
                 self._at_work.append(ticket)

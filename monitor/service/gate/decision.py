@@ -5,7 +5,7 @@ certificate.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from functools import partial
@@ -306,7 +306,7 @@ def _segment_dict(result: GateResult, level: float) -> dict[str, object]:
 
 @dataclass(slots=True)
 class GateAnswers:
-    """Answers questions with the settings in force, and caches the certificates.
+    """Answers questions, and caches the certificates.
 
     A newer run leads to a new certificate at once. If an older run changes, the cached certificate
     may be used for ten more minutes.
@@ -314,18 +314,20 @@ class GateAnswers:
 
     history: SqlHistory
     clock: Clock
-    settings: Callable[[], Settings]
     _judging: Lock = field(default_factory=Lock)
     _answers: dict[tuple[object, ...], Mapping[str, object]] = field(default_factory=dict)
 
-    def __call__(
-        self, comparisons: Mapping[str, Comparison], name: str, options: Mapping[str, Any]
+    def answer(
+        self,
+        settings: Settings,
+        comparisons: Mapping[str, Comparison],
+        name: str,
+        options: Mapping[str, Any],
     ) -> Mapping[str, object]:
         """Return the certificate as JSON.
 
         Raises ConfigError or InputError if the question has no answer.
         """
-        settings = self.settings()
         now = self.clock.now()
         question = make_question(comparisons, name, **options)
         _, watermark = self.history.changes([name], Watermark(), until=now)

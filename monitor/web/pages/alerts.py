@@ -169,9 +169,9 @@ def read_alerts_page(site: Site, query: PageRequest) -> AlertsPage:
         ended_starts = newest_first[:MOST_ENDED_INCIDENTS]
         if len(newest_first) > MOST_ENDED_INCIDENTS:
             next_page_before = ended_starts[-1].number
-    configured = site.comparisons()
+    configured = site.comparisons
     names = set(configured)
-    names.update(latest.comparison for latest in site.latest())
+    names.update(latest.comparison for latest in site.latest)
     if incident_filter.comparison is not None:
         names.add(incident_filter.comparison)
     silences = site.store.alerts.silences(ending_after=now)
@@ -245,7 +245,7 @@ def read_alert_page(site: Site, query: PageRequest) -> AlertPage:
     details = _add_advice(_make_incident(transitions, firing_by_key), firing_starts, latest)
     command = ""
     if details.silence_matchers:
-        interval = site.policy().intervals.get(comparison)
+        interval = site.policy.intervals.get(comparison)
         command = silence_command(details.silence_matchers, interval)
     return AlertPage(
         details=details,
@@ -317,7 +317,7 @@ def _explain_held_alerts(
     site: Site, firing_starts: Sequence[Transition], now: datetime
 ) -> tuple[str, ...]:
     """Return the alerts that the configuration does not send now, each with the reason."""
-    policy = site.policy()
+    policy = site.policy
     explained = []
     for start in firing_starts:
         reason = policy.explain_maintenance(start, now)
@@ -387,7 +387,7 @@ def _compose_again(
     )
     to_send = [transitions[position] for position in positions]
     for message in compose_messages(to_send, snapshot):
-        yield brief_message(message, site.store.outbox, site.policy())
+        yield brief_message(message, site.store.outbox, site.policy)
 
 
 def _keys_of(transitions: Sequence[Transition]) -> frozenset[str]:

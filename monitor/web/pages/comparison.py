@@ -169,7 +169,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
     page = extend(
         ComparisonPage,
         _read_course(site, query, latest, lead),
-        progress=site.progress(name),
+        progress=site.pulls_of(name),
         grid=grid,
         firing=firing,
         firing_incident=firing_incident,
@@ -203,7 +203,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
 
 def _read_receiver_health(site: Site) -> Mapping[str, ReceiverHealth]:
     """Return the last results of each configured receiver."""
-    names = site.receivers()
+    names = site.receivers
     if not names:
         return {}
     records = site.store.outbox.receiver_health()
@@ -349,7 +349,7 @@ def _read_grid(site: Site, family: str | None) -> Mapping[str, Mapping[str, Comp
     grid: dict[str, dict[str, ComparisonRow]] = {}
     if family is None:
         return grid
-    configured = site.comparisons().values()
+    configured = site.comparisons.values()
     members = [comparison for comparison in configured if comparison.family == family]
     if len(members) <= 1:
         return grid

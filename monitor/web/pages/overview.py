@@ -79,16 +79,16 @@ class Overview:
 def read_overview_page(site: Site, _: PageRequest | None = None) -> Overview:
     """Return all comparisons from memory, so that the page works while the database is away."""
     now = site.clock.now()
-    daemon = site.state()
+    daemon = site.daemon
     reason = "no run has ended yet"
     outage = None if daemon is None else daemon.away
     if outage is not None and outage.read_at is None:
         reason = "not read from the database yet"
-    configured = site.comparisons()
+    configured = site.comparisons
     rows = {}
     for name in configured:
         rows[name] = ComparisonRow(comparison=name, state=ComparisonState.NO_DATA, reason=reason)
-    for latest in site.latest():
+    for latest in site.latest:
         row = _cached_row(site, latest, configured.get(latest.comparison))
         age = now - latest.slot
         rows[latest.comparison] = replace(row, age_s=age.total_seconds())
@@ -250,7 +250,7 @@ def read_daemon_page(site: Site, _: PageRequest) -> DaemonPage:
     status = site.status()
     progress = {}
     for run in status.schedule:
-        pulls = site.progress(run.comparison)
+        pulls = site.pulls_of(run.comparison)
         if pulls:
             progress[run.comparison] = pulls
     page = DaemonPage(process=status, progress=progress, at=now)

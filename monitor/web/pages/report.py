@@ -83,7 +83,7 @@ def make_report(
     past_run = replace(run, states=_states_after(run, transitions))
     # Pages show the newest run of their site. In this copy of the site, the reported run is the
     # newest one, so pages show what they showed after that run.
-    past_site = replace(site, latest=lambda: (past_run,), prefix="")
+    past_site = replace(site, latest=(past_run,), prefix="")
     newest_slots = sorted(slots)[-MOST_REPORT_RUNS:]
     sections = _sections(past_site, past_run, since, newest_slots)
     return in_one_file(f"{name} at {show_instant(run.slot)}", sections)

@@ -42,6 +42,10 @@ class SlowPageError(InputError):
     """The data of the page could not be read in time."""
 
 
+def _find_no_titles(*_: object) -> Mapping[str, str]:
+    return {}
+
+
 def _no_daemon(*_: object) -> NoReturn:
     raise AbsentPageError("this page needs a running daemon, but none is running here")
 
@@ -79,26 +83,25 @@ class CachedRow(NamedTuple):
 
 @immutable
 class Site:
-    """The data for the pages. The defaults are for processes without a daemon.
+    """The data for one request for a page. The defaults are for processes without a daemon.
 
-    ``store``, ``titles`` and ``judge`` may wait for a database or a source. All other data is in
-    memory.
+    ``store``, ``titles``, ``status`` and ``judge`` may wait for a database or a source. All other
+    data is in memory.
     """
 
     store: SqlStore
     clock: Clock
-    comparisons: Callable[[], Mapping[str, Comparison]]
-    latest: Callable[[], Sequence[LatestRun]] = tuple
-    state: Callable[[], DaemonState | None] = lambda: None
-    titles: Titles = lambda *_: {}
+    comparisons: Mapping[str, Comparison]
+    latest: Sequence[LatestRun] = ()
+    daemon: DaemonState | None = None
+    titles: Titles = _find_no_titles
     status: Callable[[], Status] = _no_daemon
-    receivers: Callable[[], Sequence[str]] = tuple  # the names of the configured receivers
-    progress: Callable[[str], tuple[PullProgress, ...]] = lambda _: ()
-    policy: Callable[[], NotificationPolicy] = NotificationPolicy
+    receivers: Sequence[str] = ()  # the names of the configured receivers
+    # How far the pulls of present runs are, by comparison
+    progress: Mapping[str, Mapping[str, PullProgress]] = field(default_factory=dict)
+    policy: NotificationPolicy = field(default_factory=NotificationPolicy)
     message_text: Callable[[Message], str] = _no_daemon
-    judge: Callable[[Mapping[str, Comparison], str, Mapping[str, Any]], Mapping[str, object]] = (
-        _no_daemon
-    )
+    judge: Callable[[str, Mapping[str, Any]], Mapping[str, object]] = _no_daemon
     """Returns the gate's certificate for the named comparison as JSON.
 
     The last argument has the options of `rankwatch gate`.
@@ -110,11 +113,11 @@ class Site:
     prefix: str = ""
     """A proxy serves the pages under this path."""
     rows: dict[str, CachedRow] = field(default_factory=dict)
-    """Cached rows of the overview, by comparison."""
+    """Cached rows of the overview, by comparison. All requests share them."""
 
     def comparison(self, name: str) -> Comparison | None:
         """Return the configured comparison. None if only stored runs of it exist."""
-        return self.comparisons().get(name)
+        return self.comparisons.get(name)
 
     def item_urls(self, name: str, items: Collection[str]) -> Mapping[str, str]:
         """Return the addresses of the items' pages. Empty if the comparison has no `item_url`."""
@@ -125,16 +128,20 @@ class Site:
 
     def latest_of(self, name: str) -> LatestRun | None:
         """Return the newest finished run of the comparison, which may have failed, or None."""
-        for latest in self.latest():
+        for latest in self.latest:
             if latest.comparison == name:
                 return latest
         return None
 
+    def pulls_of(self, name: str) -> tuple[PullProgress, ...]:
+        """Return how far the pulls of the comparison's present run are, in a fixed order."""
+        pulls = self.progress.get(name, {})
+        return tuple(pulls[what] for what in sorted(pulls))
+
     def require(self, name: str) -> None:
         """Raise AbsentPageError if this comparison or family is neither configured nor stored."""
-        configured = self.comparisons()
-        families = {comparison.family for comparison in configured.values()}
-        if name not in configured and name not in families and self.latest_of(name) is None:
+        families = {comparison.family for comparison in self.comparisons.values()}
+        if name not in self.comparisons and name not in families and self.latest_of(name) is None:
             raise AbsentPageError(f"no comparison named {name}: the overview lists all comparisons")
 
     def run_at(self, name: str, slot: datetime) -> Run:
