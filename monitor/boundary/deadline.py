@@ -6,7 +6,7 @@ Calls into vendors' code run in a separate daemon thread. Loops check the deadli
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
@@ -72,16 +72,27 @@ def start_daemon(work: Callable[[], _T], name: str) -> Future[_T]:
 
 
 class BackgroundCall(Generic[_T]):
-    """A running call in a daemon thread. If it hangs, its caller and the process can still end."""
+    """A running call in a daemon thread. If it hangs, its caller and the process can still end.
 
-    def __init__(self, work: Callable[[], _T], *, name: str) -> None:
+    If the call fails, the calls ``later`` are abandoned, because nobody waits for their results.
+    """
+
+    def __init__(
+        self, work: Callable[[], _T], *, name: str, later: Sequence["BackgroundCall[Any]"] = ()
+    ) -> None:
+        self._later = later
         self._is_abandoned = threading.Event()
         self._interrupts: list[Callable[[], object]] = []
         self._outcome = start_daemon(partial(self._run, work), name)
 
     def _run(self, work: Callable[[], _T]) -> _T:
         _CALL.set(self)
-        return work()
+        try:
+            return work()
+        except BaseException:
+            for call in self._later:
+                call.abandon()
+            raise
 
     def wait(self, deadline: Deadline) -> _T:
         """Return the result of the call, or raise its exception.
@@ -93,12 +104,13 @@ class BackgroundCall(Generic[_T]):
             is_done = bool(wait([self._outcome], deadline.remaining_s).done)
         finally:
             if not is_done:  # the deadline has passed, or Ctrl-C
-                self._abandon()
+                self.abandon()
         if not is_done:
             raise OverdueError
         return self._outcome.result()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Interrupt the call."""
         self._is_abandoned.set()
         if self._interrupts:
             threading.Thread(

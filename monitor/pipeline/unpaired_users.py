@@ -260,8 +260,7 @@ def _begin_reading(
     """Begin to read the log. Returns the context and the sources with its users and lists."""
     arms = context.arms
     rows = log.read(context.slot, (*arms.dimensions, ARM_COLUMN), context.seconds_left())
-    lists = dict.fromkeys(Arm, rows.current)
-    sources = replace(sources, assigned=rows.assigned, lists=lists)
+    sources = replace(sources, assigned=rows.assigned, lists=rows.lists)
     arms = replace(arms, users=rows.users, baseline=rows.before, unpaired=sources)
     return replace(context, arms=arms), sources
 

@@ -249,6 +249,8 @@ class TableLists:
     k: int
     where: str
     max_bytes: int | None = None
+    column_kind: ColumnKind | None = None
+    """What cells with lists must be. None: lists if the cells are texts, and otherwise ids."""
 
     def pull(self, batches: Iterable[TableBatch]) -> Pull:
         """The lists in the batches of the table.
@@ -280,13 +282,16 @@ class TableLists:
         for batch in batches:
             users = tally.users(batch[options.user], options.user)
             positions = wanted.positions(spell_column(users, options.user_ids))
-            rows, positions = _filter({**batch, options.user: users}, positions, positions >= 0)
+            is_wanted = positions >= 0
+            rows = filter_rows({**batch, options.user: users}, is_wanted)
+            positions = positions[is_wanted]
             if options.items is not None:
                 lists.append(self._read_lists(rows, tally))
             if item is not None and options.no_item:
                 ids = id_column(rows[item], item, self.where)
                 is_item = ~is_padding(rows[item], ids, options.no_item)
-                rows, positions = _filter(rows, positions, is_item)
+                rows = filter_rows(rows, is_item)
+                positions = positions[is_item]
             arrays = {name: value_array(rows[name]) for name in names if name is not None}
             if item is not None:
                 arrays[item] = tally.ids(rows[item], item)
@@ -313,7 +318,9 @@ class TableLists:
         name = str(options.items)
         scores = rows[options.scores] if options.scores else None
         cells, scores = lists_in(rows[name], scores, name, self.where, "rank")
-        kind = ColumnKind.IDS if cells is rows[name] else ColumnKind.LISTS
+        kind = self.column_kind
+        if kind is None:
+            kind = ColumnKind.IDS if cells is rows[name] else ColumnKind.LISTS
         lists = read_lists(
             cells,
             name,
@@ -327,17 +334,17 @@ class TableLists:
         return lists
 
 
-def _filter(rows: TableBatch, positions: Integers, is_left: Flags) -> tuple[TableBatch, Integers]:
-    """The marked rows, and the positions of their users."""
+def filter_rows(rows: TableBatch, is_left: Flags) -> TableBatch:
+    """The marked rows."""
     if is_left.all():
-        return rows, positions
+        return rows
     left = {}
     for name, column in rows.items():
         if isinstance(column, pa.Array):
             left[name] = column.filter(pa.array(is_left))
         else:
             left[name] = list(compress(column, is_left))
-    return left, positions[is_left]
+    return left
 
 
 def _parse_cells(column: Any) -> pa.Array | list[object]:  # noqa: ANN401 - Arrow or Python

@@ -19,7 +19,7 @@ from contextlib import ExitStack, nullcontext
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -112,7 +112,14 @@ def _costs(databases, sizes, root, reads):
                         else nullcontext("sqlite:///sized.db") as url
                     ):
                         log_url = url.replace("sized.db", f"{folder}/log.db")
-                        sources = WRITERS[read](Path(folder), users, k, log_url)
+                        write = write_lists
+                        if read != "files":
+                            write = partial(
+                                write_log,
+                                is_sql=read.startswith("sql"),
+                                is_unpaired=read.endswith("unpaired"),
+                            )
+                        sources = write(Path(folder), users, k, log_url)
                         (Path(folder) / "rankwatch.yaml").write_text(
                             CONFIG.format(url=url, k=k) + sources
                         )
@@ -131,9 +138,9 @@ def measure(folder, url, users, root):
     wall_s = time.perf_counter() - started
     if (paired := json.loads((folder / "out.json").read_text())["paired"]) != users:
         sys.exit(f"the run paired {paired} of {users} users")
-    cpu_s, peak_mb = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
+    cpu_s = usage.ru_utime + usage.ru_stime
     stored_mb = (_size(folder, url) - empty) / 10**6
-    figures = (wall_s, cpu_s, peak_mb, stored_mb, os.getloadavg()[0])
+    figures = (wall_s, cpu_s, usage.ru_maxrss / 1000, stored_mb, os.getloadavg()[0])
     return [round(each, 2) for each in figures]
 
 
@@ -211,15 +218,6 @@ def write_table(url, rows):
         insert = sa.text("INSERT INTO log VALUES (:user_id, :items, :arm, :at)")
         for part in rows.to_arrow_reader(WRITTEN_USERS):
             table.execute(insert, part.to_pylist())
-
-
-WRITERS: Any = {
-    "files": write_lists,
-    "log": partial(write_log, is_sql=False, is_unpaired=False),
-    "unpaired": partial(write_log, is_sql=False, is_unpaired=True),
-    "sql-log": partial(write_log, is_sql=True, is_unpaired=False),
-    "sql-unpaired": partial(write_log, is_sql=True, is_unpaired=True),
-}
 
 
 def distinct(numbers, k):

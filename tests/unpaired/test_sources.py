@@ -4,6 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 from typing import Any
 
 import pandas as pd
@@ -12,6 +13,7 @@ import sqlalchemy as sa
 
 from commands import rankwatch
 from factories import DAY, HOUR, MINUTE, comparison
+from monitor.boundary.deadline import interrupt_when_given_up
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.memory import Memory
 from monitor.model.rankings import Arm, CoverageReason
@@ -30,7 +32,6 @@ from unpaired import world
 from unpaired.world import BEGINS
 
 SLOT = BEGINS + 3 * DAY
-NOTHING = Memory()
 COLUMNS = ("at", "user", "variant", "country", "request", "items")
 
 
@@ -96,11 +97,15 @@ def settings_of(source, **changes):
 """)
 
 
-def measured(source, memory=NOTHING, **changes):
+def measured(source, **changes):
     """One run over the log."""
-    (watched,) = open_wiring(settings_of(source, **changes)).watched.values()
+    return run_of(*open_wiring(settings_of(source, **changes)).watched.values())
+
+
+def run_of(watched) -> Any:
+    """One run of the comparison."""
     clock = Stopwatch(StillClock())
-    return measure_slot(watched.comparison, watched.arms, SLOT, memory, clock).run
+    return measure_slot(watched.comparison, watched.arms, SLOT, Memory(), clock).run
 
 
 @cache
@@ -176,8 +181,8 @@ def test_users_that_were_assigned_but_never_served_count(tmp_path, kind, assigne
     source = write_log(kind, tmp_path, [*log_rows(), log_rows()[0] | other])
     assigned = []
     for number in range(100):
-        row = {"at": BEGINS + HOUR, "user": f"u{number:02}", "variant": "ab"[number >= 60]}
-        assigned.append(row | {"country": "UK"})
+        row = {"at": BEGINS + HOUR, "user": f"u{number:02}", "country": "UK"}
+        assigned.append(row | {"variant": "ab"[number >= 60]})
     (tmp_path / "assigned").mkdir()
     ((place, options),) = write_log(assigned_in, tmp_path / "assigned", assigned).items()
     users = {**options, "user": "user", "served": {"time": "at"}}
@@ -246,6 +251,19 @@ def test_an_arm_without_rows_is_named_by_its_column_and_value(tmp_path, kind):
             measured(source, **json.loads(changes))
 
 
+def test_lists_are_not_read_to_their_end_if_an_arm_has_no_user(tmp_path, monkeypatch):
+    was_ended = Event()
+
+    def hang(*_):
+        with interrupt_when_given_up(was_ended.set):
+            was_ended.wait()
+
+    monkeypatch.setattr("monitor.sources.sql.log._LoggedLists._read_all", hang)
+    with pytest.raises(SourceError):
+        measured(write_log("sqlite", tmp_path, log_rows()), before="2026-11-03T23:45")
+    assert was_ended.wait(60)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "sqlite"])
 def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind, monkeypatch):
@@ -253,15 +271,14 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     rows = log_rows()
     source = write_log(kind, tmp_path, rows)
     (watched,) = open_wiring(settings_of(source)).watched.values()
-    arms: Any = watched.arms
-    assigned = arms.unpaired.assigned
+    unpaired: Any = watched.arms.unpaired
+    assigned = unpaired.assigned
     found_before = assigned.assigned(SLOT)
     late = {"at": SLOT - MINUTE, "user": "u60", "variant": "a"}
     write_log(kind, tmp_path, [*rows, rows[0] | late])
 
     monkeypatch.setattr(type(assigned), "assigned", lambda *_: found_before)
-    watch = Stopwatch(StillClock())
-    found: Any = measure_slot(watched.comparison, arms, SLOT, NOTHING, watch).run
+    found = run_of(watched)
 
     assert found.coverage.all.asked == 90
     assert sum(each.served for each in found.unpaired.users.values()) == 90
@@ -286,13 +303,9 @@ def test_a_reload_with_another_split_is_refused_unless_the_test_begins_again():
     assert require_reloadable(again, old) is again
 
 
-def write_small_test(folder):
-    world.write_log(folder / "log.parquet", world.World(users=300), 2)
-    return world.write_config(folder)
-
-
 def test_the_planned_split_of_earlier_runs_is_stored(tmp_path):
-    config = write_small_test(tmp_path)
+    world.write_log(tmp_path / "log.parquet", world.World(users=300), 2)
+    config = world.write_config(tmp_path)
     rankwatch("run-once --slot 2026-11-02")
     config.write_text(config.read_text().replace("{a: 0.5, b: 0.5}", "{a: 0.6, b: 0.4}"))
     second = rankwatch("run-once --slot 2026-11-03")

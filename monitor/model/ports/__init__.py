@@ -13,6 +13,7 @@ from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, Treatment
 from monitor.model.ports.stores import AlertStore, History, Outbox, RunStore, Store
 from monitor.model.rankings import (
+    Arm,
     AskedUsers,
     ItemWeights,
     Pull,
@@ -184,12 +185,12 @@ class LogRows:
 
     - ``assigned`` gives the users that were assigned to the arms.
     - ``users`` gives the users with a current list, with their segments and their arm.
-    - ``current`` gives the current lists of both arms, and ``before`` the pre-test lists.
+    - ``lists`` gives the current lists of each arm, and ``before`` the pre-test lists.
     """
 
     assigned: AssignmentSource
     users: UserSource
-    current: Source
+    lists: Mapping[Arm, Source]
     before: Source
 
 

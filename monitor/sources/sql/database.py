@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import compress
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from monitor.boundary.deadline import Deadline, OverdueError
+from monitor.boundary.deadline import Deadline, OverdueError, interrupt_when_given_up
 from monitor.boundary.foreign_errors import log_error, sql_cause
 from monitor.measures.reading.lists import parse_cell
 from monitor.model.errors import ConfigError, SourceError
@@ -20,10 +21,12 @@ from monitor.sources.sql import SqlOptions, is_file
 from monitor.sources.table_lists import TableBatch
 from monitor.texts.wording import write_extra
 
+REQUEST = "rankwatch_newest_first"
+"""The last column of sorted rows. Each user's newest rows are those with the user's first value."""
 _FETCH = 10_000  # the number of rows
 _FETCH_LENGTH = 1 << 26  # the largest number of characters in all rows of a fetch
 _LONGEST_VALUE = 1 << 22  # the largest number of characters or bytes
-_SQLITE_STEPS = 10_000
+_SQLITE_STEPS = 1_000_000
 _LONGEST_CONNECT_S = 10.0
 _HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables use these pragmas
 _CANCELLED = "57014"  # the SQLSTATE query_canceled, which statement_timeout causes
@@ -43,6 +46,8 @@ class ReadOnlyDatabase:
         self._url = address
         self._engine = _engine(address)
         self.dialect = address.get_backend_name()
+        # The method that ends the statement of another thread. MariaDB has none.
+        self._interrupt = "interrupt" if self.dialect == "sqlite" else "cancel"
         self.where = f"database {(address.database or address.drivername)!r}"
         if address.host:
             self.where += f" on {address.host}"
@@ -55,6 +60,8 @@ class ReadOnlyDatabase:
         deadline: Deadline,
     ) -> Iterator[TableBatch]:
         """Yield the rows for each set of parameters, in a read-only transaction.
+
+        If the statement has the column `REQUEST`, only each user's newest rows are yielded.
 
         Raises:
             OverdueError: The deadline passed.
@@ -71,7 +78,10 @@ class ReadOnlyDatabase:
                     roots = {name: root_of(name, names) for name in columns}
                     require_columns(list(roots.values()), names, f"the answer of {self.where}")
                     places = {root: names.index(root) for root in roots.values()}
-                    for fetched in self._fetch(result, [*places.values()]):
+                    parts = self._fetch(result, [*places.values()])
+                    if names[-1] == REQUEST:
+                        parts = _select_newest(self._fetch(result, [*places.values(), -1]))
+                    for fetched in parts:
                         values = dict(zip(places, fetched, strict=True))
                         batch = {
                             name: _take_fields(values[root], name, root)
@@ -159,8 +169,10 @@ class ReadOnlyDatabase:
                 )
             with self._engine.connect() as connection:
                 _limit_statements(connection, deadline)
+                driver = connection.connection.driver_connection
                 try:
-                    yield connection
+                    with interrupt_when_given_up(getattr(driver, self._interrupt, str)):
+                        yield connection
                 except self._engine.dialect.loaded_dbapi.Error:
                     # The error of the driver's cursor is unknown to SQLAlchemy. A rollback of a
                     # lost connection would raise another error and hide this one.
@@ -184,6 +196,27 @@ class ReadOnlyDatabase:
             raise SourceError(
                 f"{self.where} cannot be read ({type(error).__name__}): check url, query and table"
             ) from None
+
+
+def _select_newest(parts: Iterator[list[list[Any]]]) -> Iterator[list[list[Any]]]:
+    """Yield each user's newest rows, without the last column, which is `REQUEST`.
+
+    The rows are sorted: by user, and then the newest first. The first column has the users. A null
+    in the last column is no value, so such a row is not yielded.
+    """
+    last_user: object = parts  # no row has this value
+    newest = None
+    for columns in parts:
+        is_newest = []
+        for user, request in zip(columns[0], columns[-1], strict=True):
+            if user != last_user:
+                last_user = user
+                newest = request
+            is_newest.append(request is not None and request == newest)
+        if all(is_newest):
+            yield columns[:-1]
+        elif any(is_newest):
+            yield [list(compress(column, is_newest)) for column in columns[:-1]]
 
 
 def _longest(values: Sequence[Any]) -> int:
