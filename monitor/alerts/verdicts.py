@@ -22,7 +22,12 @@ from monitor.model.rules import (
 )
 from monitor.model.run_reasons import UnmatchedName
 from monitor.model.runs import MeasuredRun, RunStatus, Summary
-from monitor.model.statistics import MEASURED_TRAITS, ListTrait, Statistic
+from monitor.model.statistics import (
+    MEASURED_TRAITS,
+    TRAITS_OF_LISTS_BEFORE_ALERTS,
+    ListTrait,
+    Statistic,
+)
 from monitor.texts.run_reasons import with_cause, write_headline, write_run_reasons
 from monitor.texts.unmatched_names import write_absent_segment
 from monitor.texts.verdicts import (
@@ -49,7 +54,6 @@ MOST_AGAIN = 3.0
 The reason is that the healthy level may have moved during the fault. But the value must be at most
 this many standard deviations worse than expected.
 """
-_OF_LISTS_BEFORE_ALERTS = (ListTrait.EXPOSURE, ListTrait.SHIFTED)
 LEAST_MISSING = 0.5
 """A smaller number of users is a rounding error and changes no verdict."""
 
@@ -325,7 +329,7 @@ def _largest_normal_z(rule: SeriesRule, limit: LearnedLimit, expectation: Expect
     fires, and healthy lists change more over several runs than over one. So for these rules, every
     value within the limit is normal.
     """
-    if isinstance(rule, CoverageRule) and rule.share.trait in _OF_LISTS_BEFORE_ALERTS:
+    if isinstance(rule, CoverageRule) and rule.share.trait in TRAITS_OF_LISTS_BEFORE_ALERTS:
         return math.inf
     # With a note, the expected value is that of the newest level.
     learning = Learning.DROP if expectation.note else limit.learning

@@ -45,6 +45,8 @@ class ArmLists:
     # The codes before the firing alerts and the codes now, (n, k) each, below the third value.
     # Only users with lists in both runs have codes
     jump: tuple[Codes, Codes, int]
+    # Whether only the lists before, or only the lists now, have an item of the user: (n,) each
+    exclusive: tuple[Flags, Flags]
 
 
 class Listing:
@@ -86,6 +88,12 @@ class Listing:
         """The codes of these users before the firing alerts and now, below the third value."""
         before, now, items = self._lists.jump
         return before[self.has_both], now[self.has_both], items
+
+    @property
+    def exclusive(self) -> tuple[int, int]:
+        """The users with items that only the lists before have, and with items only of now."""
+        before, now = self._lists.exclusive
+        return int(before[self._rows].sum()), int(now[self._rows].sum())
 
     @property
     def largest_group(self) -> int:
@@ -145,13 +153,10 @@ def _shared_list_share(listing: Listing) -> float:
 
 def _exposure_jump(listing: Listing) -> float | None:
     users = len(listing.has_both)
-    return exposure.largest_jump(*listing.jump) / users if users else None
-
-
-def _shifted_list_share(listing: Listing) -> float | None:
-    users = len(listing.has_both)
-    before, now, _ = listing.jump
-    return list_traits.count_shifted(before, now) / users if users else None
+    if not users:
+        return None
+    of_one_item = exposure.largest_jump(*listing.jump)
+    return max(of_one_item, exposure.weigh_exclusive(*listing.exclusive)) / users
 
 
 def _count_both(listing: Listing) -> int:
@@ -221,6 +226,33 @@ def _mean_over_users(
     )
 
 
+def _share_of_both(
+    name: str, count: Callable[[Codes, Codes], int], *, meaning: str, source: str
+) -> ArmMetric:
+    """A metric that is the share of users that ``count`` finds in the lists before and now.
+
+    The lists before are from before the firing alerts. So the value stays high while the fault
+    lasts, and it is low again as soon as the fault is over.
+    """
+
+    def measure(listing: Listing) -> float | None:
+        users = len(listing.has_both)
+        before, now, _ = listing.jump
+        return count(before, now) / users if users else None
+
+    return ArmMetric(
+        name=name,
+        measure=measure,
+        count=_count_both,
+        meaning=meaning,
+        source=source,
+        need=ArmNeed.KEEP_LISTS,
+    )
+
+
+_REPLACED = 0.8
+"""A list is replaced if more than this part is new. In real lists of 10 items, a training replaces
+one list of 150, and 93 % of the lists of mixed-up users are replaced."""
 _MEASURES = (
     _mean_over_users(
         ListTrait.ALIKE.value,
@@ -279,8 +311,9 @@ _MEASURES = (
         meaning=(
             "Share of the users by which the lists or the first places of one item became more or "
             "fewer, beyond the changes of other items, for the item that changed most since the "
-            "last run, or since the last run before the firing alerts; high: an item is suddenly "
-            "everywhere, or gone"
+            "last run, or since the last run before the firing alerts. Items that nobody got "
+            "before count as one item, with those that nobody gets any more; high: items are "
+            "suddenly everywhere, or gone"
         ),
         need=ArmNeed.KEEP_LISTS,
         source="the largest term of the triangular discrimination, Topsøe (2000), of two runs",
@@ -344,6 +377,16 @@ _MEASURES = (
             "an item is new if the arm's last run listed it to no user"
         ),
     ),
+    _mean_over_users(
+        ListTrait.REPLACED.value,
+        meaning=(
+            "Share of the users whose list kept fewer than one of five items since the last run, or "
+            "since the last run before the firing alerts; high: users get other users' lists, "
+            "random lists, or one list for many"
+        ),
+        need=ArmNeed.KEEP_LISTS,
+        source=f"{CHURN} above {_REPLACED:g}",
+    ),
     # This metric compares both arms. Its value is stored for the candidate. If the scores of the
     # two models have different scales, the value is 1 in every run. Then only a change of the value
     # is a sign of a fault.
@@ -380,17 +423,14 @@ _MEASURES = (
             "Measurement of diversity, Nature 163"
         ),
     ),
-    # Like the jump of exposure, the value compares with lists from before the firing alerts.
-    ArmMetric(
-        name=ListTrait.SHIFTED.value,
-        measure=_shifted_list_share,
-        count=_count_both,
+    _share_of_both(
+        ListTrait.SHIFTED.value,
+        list_traits.count_shifted,
         meaning=(
             "Share of the users whose former first item is not in the list any more, or share of "
             "the users whose first item was not in the former list, whichever is larger; high: "
             "items at the top were removed or inserted"
         ),
-        need=ArmNeed.KEEP_LISTS,
         source="the discrete metric on first items",
     ),
     _mean_over_users(
@@ -401,6 +441,16 @@ _MEASURES = (
         ),
         arms=(Arm.CANDIDATE,),
         source="Kendall (1938): tau of the first three items is below 0",
+    ),
+    _share_of_both(
+        ListTrait.TURNED.value,
+        list_traits.count_turned,
+        meaning=(
+            "Share of the users whose first three items are the former ones in opposite order, "
+            "minus the share that trainings may turn, at least 0; high: "
+            "the top is reversed"
+        ),
+        source="Kendall (1938): tau of the first three items is -1",
     ),
     _mean_over_users(
         ListTrait.UNCHANGED.value,
@@ -507,6 +557,8 @@ def _arm_lists(
             is_new = ~np.isin(items, last[arm].exposed)
         if arm in former:
             jump = _pair_runs(former[arm].codes, batch.of(arm)[0])
+            churn = exposure.churn(*batch.of(arm), former[arm].codes, former[arm].lengths)
+            values[ListTrait.REPLACED] = np.where(np.isnan(churn), churn, churn > _REPLACED)
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
@@ -516,6 +568,7 @@ def _arm_lists(
             values=values,
             is_new=is_new,
             jump=jump,
+            exclusive=exposure.flag_exclusive(*jump),
         )
     return lists
 

@@ -150,6 +150,8 @@ class ListTrait(StrEnum):
     # the item with most of them
     EXPOSURE = "exposure_jump"
     SHIFTED = "shifted_list"  # the first item is new, or the former first item is gone
+    REPLACED = "replaced_list"  # hardly any former item is in the list
+    TURNED = "top_turned"  # the first three items are the former ones in opposite order
     # These five compare both arms (see `TRAITS_OF_BOTH_ARMS`). They are counted for the candidate.
     REVERSED = "top_reversed"
     FIRST_DIFFERS = "first_differs"
@@ -158,16 +160,23 @@ class ListTrait(StrEnum):
     INTERLEAVED = "interleaved_list"  # another list and the baseline's list may have taken turns
 
 
-ABOUT_ORDER = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS)
+ABOUT_ORDER = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS, ListTrait.TURNED)
 """Traits of lists whose first items are in another order."""
 NO_LIST = (ListTrait.MISSING, ListTrait.EMPTY, ListTrait.FAILED, ListTrait.UNPAIRED)
 """Traits of users without a list that can be compared."""
 SIMILAR_LISTS = (ListTrait.ALIKE, ListTrait.INTERLEAVED)
 """Traits of lists that are like the other arm's lists, but not identical."""
 OF_SIMILARITY = (ListTrait.IDENTICAL, *SIMILAR_LISTS)
-TRAITS_OF_BOTH_ARMS = (*ABOUT_ORDER, *OF_SIMILARITY)
+TRAITS_OF_BOTH_ARMS = (ListTrait.REVERSED, ListTrait.FIRST_DIFFERS, *OF_SIMILARITY)
 """Traits that compare the lists of both arms."""
-TRAITS_OF_EARLIER_LISTS = (ListTrait.UNCHANGED, ListTrait.EXPOSURE, ListTrait.SHIFTED)
+TRAITS_OF_LISTS_BEFORE_ALERTS = (
+    ListTrait.EXPOSURE,
+    ListTrait.SHIFTED,
+    ListTrait.REPLACED,
+    ListTrait.TURNED,
+)
+"""Traits that compare a list with the arm's list in the last run before the firing alerts."""
+TRAITS_OF_EARLIER_LISTS = (ListTrait.UNCHANGED, *TRAITS_OF_LISTS_BEFORE_ALERTS)
 """Traits that compare a list with the arm's earlier list."""
 MEASURED_TRAITS = frozenset({ListTrait.SHARED, *TRAITS_OF_EARLIER_LISTS, *TRAITS_OF_BOTH_ARMS})
 """Traits that arm metrics measure. The other traits are counted with the coverage, by reason."""

@@ -320,8 +320,8 @@ def _says_more_than(finding: Finding | None, transition: Transition) -> bool:
         return False
     if finding.kind is not FaultKind.MISSING:
         return True
-    if finding.segment != ALL or transition.segment != ALL:
+    if finding.segment != ALL or transition.segment != ALL or len(finding.arms) > 1:
         return True
-    # The reason of an alert on coverage already counts all users without a list, and the reason of
-    # an alert on a failed run already names the cause.
+    # The reason of an alert on coverage already counts all users without a list of one arm, and the
+    # reason of an alert on a failed run already names the cause.
     return transition.kind is RuleKind.CONDITION and transition.statistic != Condition.ERROR

@@ -29,7 +29,12 @@ from monitor.model.rules import (
     judged_series,
 )
 from monitor.model.runs import MeasuredRun
-from monitor.model.statistics import SIMILAR_LISTS, TRAITS_OF_EARLIER_LISTS, ListTrait
+from monitor.model.statistics import (
+    SIMILAR_LISTS,
+    TRAITS_OF_EARLIER_LISTS,
+    TRAITS_OF_LISTS_BEFORE_ALERTS,
+    ListTrait,
+)
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
 from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
@@ -73,7 +78,7 @@ Rules on the baseline, on sudden similarity, on the exposure of items and on shi
 weight. Other rules have 1. So the shares of the other rules are nearly those of a pack without
 these rules. A rule on the exposure or the shifted lists of the baseline has the square.
 """
-SUDDEN = (ListTrait.EXPOSURE, ListTrait.SHIFTED, *SIMILAR_LISTS)
+SUDDEN = (*TRAITS_OF_LISTS_BEFORE_ALERTS, *SIMILAR_LISTS)
 """Traits with a small weight. A fault changes them much, and trainings change them little."""
 HOLIDAY = "not judged by what is normal, because the day is one of the comparison's holidays"
 AFTER_HOLIDAY = (

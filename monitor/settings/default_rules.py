@@ -46,6 +46,8 @@ _TRAIT_OF_RULE = {
     "StaleLists": ListTrait.UNCHANGED,
     "ExposureJump": ListTrait.EXPOSURE,
     "ShiftedLists": ListTrait.SHIFTED,
+    "ReplacedLists": ListTrait.REPLACED,
+    "TopTurned": ListTrait.TURNED,
     "TopReversed": ListTrait.REVERSED,
     "FirstItemDiffers": ListTrait.FIRST_DIFFERS,
     "IdenticalLists": ListTrait.IDENTICAL,

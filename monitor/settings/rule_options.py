@@ -312,8 +312,10 @@ class CoverageRuleOptions(_LearnedKeys):
     of this value over all other items. If the item is new or gone, the result is nearly the share
     of the lists that contain the item, or that contained it before. `shifted_list` counts users
     whose former first item is gone, or users whose first item is new, whichever number is larger.
-    `exposure_jump` and `shifted_list` compare the lists with the last run before the firing alerts
-    began. `unchanged_list`, `exposure_jump` and `shifted_list` need stored lists. `top_reversed`
+    `replaced_list` counts users who kept fewer than one of five items. `top_turned` counts users
+    whose first three items are the former ones in opposite order. `exposure_jump`, `shifted_list`,
+    `replaced_list` and `top_turned` compare the lists with the last run before the firing alerts
+    began. They and `unchanged_list` need stored lists. `top_reversed`
     counts users whose first three items are the same in both arms, but in mostly reversed order.
     `first_differs` counts users whose first item differs between the arms. `identical_list` counts
     users with the same list in both arms. `alike_list` counts users with nearly the same list.

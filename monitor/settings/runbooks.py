@@ -4,15 +4,15 @@ from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 
 RUNBOOKS = frozenset({
     "ArmsDiffered", "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
-    "BaselineFailedLists", "BaselineFrozen", "BaselineMissingLists", "BaselineSharedList",
-    "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "BothFrozen",
+    "BaselineFailedLists", "BaselineFrozen", "BaselineMissingLists", "BaselineReplacedLists", "BaselineSharedList",
+    "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "BaselineTopTurned", "BothFrozen",
     "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump",
     "FailedLists", "FarGapRise", "FirstItemDiffers", "IdenticalLists", "InterleavedLists",
     "MissingLists", "NoData", "NoiseExcess", "NoiseExcessTrend", "OverlapDrop", "RboDrop",
-    "RunFailing", "SelfGapDrop", "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend",
+    "ReplacedLists", "RunFailing", "SelfGapDrop", "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend",
     "ShiftedLists", "ShortLists", "SimilarityDrop", "SimilarityRise", "SimilarityTrend",
     "SplitOff", "Stale", "StaleLists", "TailDrop", "TooFewUsers", "TopReversed",
-    "TopReversedTrend", "UsersAlike", "UsersBelowHalf", "UsersBelowHalfTrend",
+    "TopReversedTrend", "TopTurned", "UsersAlike", "UsersBelowHalf", "UsersBelowHalfTrend",
     "UsersBelowQuarter", "UsersBelowQuarterTrend",
 })  # fmt: skip
 """The alerts that have their own runbook."""

@@ -26,8 +26,14 @@ from monitor.model.rankings import Arm, ByArm
 from tables import cells
 
 B, C = Arm.BASELINE, Arm.CANDIDATE
-BATCH = reference.batch([([1, 2], [1, 9]), ([1, 3], [1, 9]), ([1, 2], [1, 4])])
-ONE_ITEM = reference.batch([([1], [1])] * 3)
+
+
+def worked(text):
+    return reference.batch(reference.pairs(text))
+
+
+BATCH = worked("12:19 13:19 12:14")
+ONE_ITEM = worked("1:1 1:1 1:1")
 
 
 def places(*rows):
@@ -62,8 +68,16 @@ KNOWN = {
     "lists": {"last": SEEN},
     "before": {"former": {B: last([[3, 1], [2, 3], []]), C: last([[1, 9], [1, 9], [1, 4]])}},
     "rise": {
-        "batch": reference.batch([([2], [2])] * 80 + [([2, 1], [2, 1])] * 20),
+        "batch": worked("2:2 " * 80 + "21:21 " * 20),
         "former": dict.fromkeys(Arm, last([[2]] * 100)),
+    },
+    "new items": {
+        "batch": worked("2:1 3:1 4:1 5:1 " * 10 + "1:1 " * 60),
+        "former": dict.fromkeys(Arm, last([[1]] * 100, k=1)),
+    },
+    "turned": {
+        "batch": worked("321:123 " * 7 + "231:123 312:123 456:123"),
+        "former": dict.fromkeys(Arm, last([[1, 2, 3]] * 10, k=3)),
     },
     "some lists": {"last": {B: last([[2, 1], [4, 5], []]), C: last([[], [], []])}},
 }
@@ -93,6 +107,11 @@ exposure_jump                before      2/2 2     0 3
 exposure_jump                rise        20/100 100  20/100 100
 # Of two users with both lists, both have a new first item, and one lacks the former first item.
 shifted_list                 before      2/2 2     0 3
+# 40 users get items that nobody got. 16 of them may be chance. Each item has 10 users.
+exposure_jump                new items   24/100 100  0 100
+# Of ten users, seven have the opposite order, and two nearly so. 1 + 8 ** 0.5 may be chance. One has other items.
+top_turned                   turned      3/10 10   0 10
+replaced_list                turned      1/10 10   0 10
 # Lists of two items with a common one differ in one item.
 alike_list                   nothing     -         1 3
 interleaved_list             nothing     -         1 3
@@ -112,7 +131,7 @@ score_shift                  nothing     -         None 0
 
 def test_values_are_those_worked_by_hand():
     for name, known, baseline, candidate in cells(WORKED):
-        options = {"batch": BATCH, "catalogue_size": None, "last": None, **KNOWN[known]}
+        options = {"batch": BATCH, **KNOWN[known]}
         batch = options.pop("batch")
         found = measure_arms(
             batch, {"all": np.arange(len(batch))}, [parse_arm_metric(name)], **options
@@ -130,11 +149,11 @@ def test_values_are_those_worked_by_hand():
 
 
 def test_a_segment_without_users_or_with_empty_lists_has_no_value():
-    batch = reference.batch([([], [1]), ([2], [2])])
+    batch = worked(":1 2:2")
     segments = {"nobody": np.array([], dtype=np.intp), "first": np.array([0])}
-    known = last([[1], [1]], k=1)
+    known = dict.fromkeys(Arm, last([[1], [1]], k=1))
 
-    found = measure_arms(batch, segments, list(ARM_METRICS.values()), last={B: known, C: known})
+    found = measure_arms(batch, segments, list(ARM_METRICS.values()), last=known)
 
     assert all(
         (score.value, score.n) == (None, 0)

@@ -4,7 +4,7 @@ import numpy as np
 
 from monitor.measures.kernels.alignment import blocks, divide
 from monitor.measures.kernels.item_codes import DENSE_FACTOR, count_codes
-from monitor.model.arrays import Codes, Floats, Integers, Rows
+from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.rankings import PairBatch
 
 _COUNTED_CELLS = 1 << 20
@@ -142,6 +142,32 @@ def largest_jump(before: Codes, now: Codes, items: int) -> int:
         changes = weigh_changes(count_before, count_now)
         largest = max(largest, float(changes.max(initial=0.0)))
     return round(largest)
+
+
+def flag_exclusive(before: Codes, now: Codes, items: int) -> tuple[Flags, Flags]:
+    """Flag the users with items that only one of two runs lists to anybody: two arrays (n,).
+
+    The first array is about the lists ``before``, which have items that nobody gets now. The second
+    array is about the lists ``now``. The arguments are those of `largest_jump`.
+    """
+    # The last flag is for the padding, which has the index -1.
+    is_gone = np.append(count_codes(now, items) == 0, False)
+    is_new = np.append(count_codes(before, items) == 0, False)
+    return np.asarray(is_gone[before].any(axis=1)), np.asarray(is_new[now].any(axis=1))
+
+
+# Two counts with one mean differ by four standard deviations if their change has this weight. On 52
+# healthy days of real lists the weight is at most 13.
+_BY_CHANCE = 16
+
+
+def weigh_exclusive(before: int, now: int) -> int:
+    """Weigh a change of `flag_exclusive` from ``before`` to ``now`` users, as that of one item.
+
+    In a healthy run, about as many users lose items that nobody gets any more as get items that
+    nobody got before. So the weight is 0, even if the catalogue changes every day.
+    """
+    return max(0, round((now - before) ** 2 / max(1, now + before)) - _BY_CHANCE)
 
 
 def weigh_changes(before: Integers, now: Integers) -> Floats:

@@ -1,5 +1,6 @@
 """Finds the users whose lists have a trait: equal, unchanged, reversed, similar or shifted."""
 
+import math
 from functools import cache
 
 import numpy as np
@@ -15,7 +16,9 @@ from monitor.model.arrays import Codes, Flags, Floats, Integers
 from monitor.model.rankings import PairBatch
 
 REVERSED_DEPTH = 3
-"""`is_top_reversed` compares this many items at the top of each list."""
+"""`is_top_reversed` and `count_turned` compare this many items at the top of each list."""
+_PAIRS = 3
+"""The number of pairs of these items."""
 
 
 _REPEATED_DEPTH = 5
@@ -79,16 +82,40 @@ def is_top_reversed(baseline: Codes, candidate: Codes) -> Floats:
     not have the same first items, or if a list has fewer than `REVERSED_DEPTH` items. Codes are
     arrays (n, k), padded with -1.
     """
-    ours = baseline[:, :REVERSED_DEPTH]
-    theirs = candidate[:, :REVERSED_DEPTH]
+    pairs_swapped = _count_swapped(baseline, candidate)
+    return np.where(pairs_swapped >= 0, pairs_swapped > _PAIRS / 2, np.nan)
+
+
+def _count_swapped(former: Codes, present: Codes) -> Integers:
+    """Count each user's pairs of first items in opposite order in the two lists, (n,), 0 to 3.
+
+    The count is -1 if the two lists do not have the same first `REVERSED_DEPTH` items.
+    """
+    ours = former[:, :REVERSED_DEPTH]
+    theirs = present[:, :REVERSED_DEPTH]
     if ours.shape[1] < REVERSED_DEPTH:
-        return np.full(len(ours), np.nan)
+        return np.full(len(ours), -1)
     is_equal = ours[:, :, np.newaxis] == theirs[:, np.newaxis, :]
     has_same_items = (is_equal.any(axis=2) & (ours >= 0)).all(axis=1)
     places = is_equal.argmax(axis=2)
     first, second = np.triu_indices(REVERSED_DEPTH, 1)
     swapped = (places[:, first] > places[:, second]).sum(axis=1)
-    return np.where(has_same_items, swapped > len(first) / 2, np.nan)
+    return np.where(has_same_items, swapped, -1)
+
+
+def count_turned(before: Codes, now: Codes) -> int:
+    """Count the users whose first three items are the former ones in opposite order.
+
+    A training that moves items also turns some lists, but it more often leaves one pair of the
+    items in order. There are two such orders. So half of the users with them are subtracted, and
+    two standard deviations. The result is 0 for healthy lists. ``before`` and ``now`` have a row
+    (k,) for each user, padded with -1.
+    """
+    pairs_swapped = _count_swapped(before, now)
+    turned = int((pairs_swapped == _PAIRS).sum())
+    nearly_turned = int((pairs_swapped == _PAIRS - 1).sum())
+    by_chance = nearly_turned / 2 + math.sqrt(2 * (nearly_turned + 2))
+    return max(0, round(turned - by_chance))
 
 
 def is_identical(codes: Codes, other: Codes) -> Floats:

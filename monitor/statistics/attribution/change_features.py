@@ -64,6 +64,7 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
     # This share is rounded down. So lists with a few pairs in reversed order are in bin 0.
     reordered = np.floor(SHARE_BINS * lists.reversed_share)
     is_shared, _ = flag_shared_lists(lists.present)
+    was_shared, _ = flag_shared_lists(lists.former)
     bins = {
         ChangeFeature.REPLACED: replaced,
         ChangeFeature.REORDERED: reordered,
@@ -77,6 +78,9 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
     }
     for feature, values in bins.items():
         bins[feature] = np.where(is_known, values, -1).astype(np.int64)
+    # A list that many users now get is a fault of its own, whatever items it has.
+    for feature in (ChangeFeature.REPLACED, ChangeFeature.REORDERED, ChangeFeature.TOTAL):
+        bins[feature][is_shared & ~was_shared] = -1
     return bins
 
 
@@ -244,12 +248,13 @@ _LIKE_ALL = 0.6
 def flag_shared_lists(
     codes: Codes, least_users: int = _LEAST_SHARING_USERS
 ) -> tuple[Flags, Integers]:
-    """Return for each user whether many users have the same list, and the number of the list.
+    """Return for each user whether many users have the same items, and the number of the list.
 
-    Equal lists have the same number. The number is -1 if only one user has the list, and if the
-    list is empty.
+    Lists with the same items have the same number. The number is -1 if only one user has the list,
+    and if the list is empty.
     """
-    list_numbers = number_repeated(codes)
+    # The order does not matter. Padding stays at the end.
+    list_numbers = number_repeated(np.sort(codes, axis=1)[:, ::-1])
     # 1 is added, because `np.bincount` does not accept -1.
     users_with_list = np.bincount(list_numbers + 1, minlength=1)[list_numbers + 1]
     is_shared = users_with_list >= max(least_users, _LEAST_SHARING_SHARE * len(codes))

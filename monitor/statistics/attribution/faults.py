@@ -37,7 +37,7 @@ _TIMES_ALL = 1.5
 # A more specific kind is reported instead of the best kind if it explains at least half as much.
 _GOOD_ENOUGH = 0.5
 # If the fault explains less than this share of the drop, users without a list are reported instead.
-_OUTWEIGHS_MISSING = 0.5
+_OUTWEIGHS_MISSING = 0.25
 # If a fault explains less than this share of the drop, it explains nothing.
 _LEAST_EXPLAINED = 0.1
 # Both arms are named if the weaker finding explains at least this share of what the best finding
@@ -220,7 +220,10 @@ def _find_second(
         if finding.kind is first.kind or facts.is_similarity or may_be_healthy:
             continue
         users = hypothesis.affected
-        others = users if affected is None else users & ~affected
+        others = users
+        # The lists of the other arm are other lists, even if the same users get them.
+        if affected is not None and hypothesis.arm in first.arms:
+            others = users & ~affected
         if others.mean() >= max(_LEAST_SECOND, _OTHER_USERS * users.mean()):
             seconds.append(finding)
     return max(seconds, key=_share, default=None)
