@@ -82,7 +82,7 @@ _Retrained = Annotated[
     ),
 ]
 _Items = Annotated[
-    str | None,
+    list[str] | None,
     compare_options.column_option(
         "Column with the list of items. For http: JMESPath to the ids in an answer."
     ),
@@ -157,7 +157,7 @@ def init(  # noqa: PLR0913 - the command's options
         "server": server,
         "baseline": baseline,
         "candidate": candidate,
-        "items": items,
+        "items": items[0] if items else None,
         "users": users,
         "unpaired": None if unpaired is None else str(unpaired),
         "arms": arms,
@@ -177,11 +177,11 @@ def init(  # noqa: PLR0913 - the command's options
         kind=kind,
         server=answers["server"],
         columns={
-            "user": user,
-            "items": answers["items"],
-            "item": item,
-            "rank": rank,
-            "scores": scores,
+            "user": user or (),
+            "items": items or ([answers["items"]] if answers["items"] else ()),
+            "item": item or (),
+            "rank": rank or (),
+            "scores": [scores] if scores else (),
         },
         in_order=in_order,
         must_exist=reaches_person or named_file is not None,
