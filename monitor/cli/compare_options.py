@@ -62,7 +62,9 @@ ItemColumn = Annotated[
 ]
 RankColumn = Annotated[
     list[str] | None,
-    column_option("Column with the item's rank. The lowest rank is the best."),
+    column_option(
+        "Column with the item's rank. The lowest rank is the best. Default: its usual names."
+    ),
 ]
 InOrder = Annotated[
     bool,

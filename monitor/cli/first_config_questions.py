@@ -9,10 +9,10 @@ from monitor.cli.output import INTERRUPTED_EXIT, print_line
 from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS, USER_COLUMNS
 from monitor.model.immutable import immutable
 
-ListColumnNames = Mapping[str, Sequence[str]]
+ListColumnNames = Mapping[str, Sequence[str] | None]
 """Possible names of the columns ``user``, ``items``, ``item``, ``rank`` and ``scores``.
 
-Empty means the usual names, or no scores.
+None means the usual names, or no scores.
 """
 
 
@@ -117,7 +117,7 @@ def ask_kind() -> ListSource:
 
 def ask_columns() -> ListColumnNames:
     """Ask a person for the columns of a file whose columns have unusual names."""
-    columns: ListColumnNames = dict.fromkeys(("items", "item", "rank", "scores"), ())
+    columns: ListColumnNames = dict.fromkeys(("items", "item", "rank", "scores"))
     user = ask_person("Column with the user", USER_COLUMNS[0])
     items = ask_person("Column with the list of items. Empty if a row has one item", "")
     if items:

@@ -109,7 +109,7 @@ class FirstLists:
         if self.kind is ListSource.FILES:
             return {"file": self._find_file_options(address, must_exist=must_exist)}
         if self.kind is ListSource.HTTP:
-            return {"http": {"url": address, "items": self.columns["items"][0]}}
+            return {"http": {"url": address, "items": (self.columns["items"] or "@")[0]}}
         if self.kind is ListSource.SQL:
             names = _table_columns(str(self.server), address, self.columns)
             return {"sql": {"url": self.server, "table": address, **names}}
