@@ -92,7 +92,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
         "item_ids": _read_forms("--item-ids", item_ids),
         "user_ids": _read_forms("--user-ids", user_ids),
     }
-    shapes = list_shapes(common, items or "items", item, rank, in_order=in_order)
+    shapes = list_shapes(common, items, item, rank, in_order=in_order)
     named = []
     if items:
         named.append("items")
@@ -169,7 +169,9 @@ def _show_result(
         print_compared(compared)
 
 
-def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -> FileUsersOptions:
+def _users_options(
+    path: Path, user: Sequence[str] | None, common: Mapping[str, object]
+) -> FileUsersOptions:
     """Return the options of the file with the users to compare."""
     from monitor.model.column_names import USER_COLUMNS
     from monitor.sources.file import FileUsersOptions
@@ -177,7 +179,7 @@ def _users_options(path: Path, user: str | None, common: Mapping[str, object]) -
     columns = {
         "user_ids": common["user_ids"],
         "max_unreadable": common["max_unreadable"],
-        "user": user or pick_column(path, USER_COLUMNS),
+        "user": pick_column(path, user or USER_COLUMNS),
     }
     return file_options(FileUsersOptions, path, columns)
 

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from monitor.cli.file_columns import pick_column
+from monitor.cli.file_columns import columns_of, pick_column
 from monitor.cli.output import SOURCE_EXIT, print_evidence, print_json, print_line, summary_dict
 from monitor.cli.parameters import parse_fixed, parse_pair
 from monitor.cli.stored_runs import print_run
+from monitor.model.column_names import write_absent
+from monitor.model.errors import InputError
 from monitor.model.instants import utc_now
 
 if TYPE_CHECKING:
@@ -48,13 +50,24 @@ def read_test(  # noqa: PLR0913 - the options of the command
     if arms is None or before is None:
         raise typer.BadParameter("--unpaired needs --arms A,B and --before DATE: give both")
     return LoggedTest(
-        arm=arm or pick_column(log, _ARM_COLUMNS),
-        time=time or pick_column(log, _TIME_COLUMNS),
+        arm=arm or _pick_named(log, "--arm", _ARM_COLUMNS),
+        time=time or _pick_named(log, "--time", _TIME_COLUMNS),
         arms=parse_pair("--arms", arms),
         before=parse_fixed("--before", before),
         baseline_share=split,
         outcomes=tuple(outcomes),
     )
+
+
+def _pick_named(log: Path, option: str, names: Sequence[str]) -> str:
+    """Return the column with a usual name. Raises InputError if the log has other columns only."""
+    column = pick_column(log, names)
+    present = columns_of(log)
+    if present and column not in present:
+        raise InputError(
+            f"{log} has no column {write_absent(names[0], present)}. Name it: {option}"
+        )
+    return column
 
 
 def print_log(  # noqa: PLR0913 - the options of the command

@@ -47,20 +47,24 @@ Worst = Annotated[
     ),
 ]
 UserColumn = Annotated[
-    str | None,
-    column_option("Column with the user. Default: its usual names."),
-]
-ItemsColumn = Annotated[str | None, column_option("Column with the list of items. Default: items.")]
-ItemColumn = Annotated[
-    str | None,
+    list[str] | None,
     column_option(
-        "Column with one item in each row. Requires --rank, --scores or --in-order. With one of "
-        "these, or if the file has no column of lists, the default is its usual names."
+        "Column with the user. Default: its usual names. If the files have different columns, "
+        "repeat this option, --items, --item or --rank."
     ),
 ]
+ItemsColumn = Annotated[
+    list[str] | None, column_option("Column with the list of items. Default: items.")
+]
+ItemColumn = Annotated[
+    list[str] | None,
+    column_option("Column with one item in each row. Default: its usual names."),
+]
 RankColumn = Annotated[
-    str | None,
-    column_option("Column with the item's rank. The lowest rank is the best."),
+    list[str] | None,
+    column_option(
+        "Column with the item's rank. The lowest rank is the best. Default: its usual names."
+    ),
 ]
 InOrder = Annotated[
     bool,
@@ -99,10 +103,7 @@ UserIds = Annotated[
 ]
 UsersFile = Annotated[
     Path | None,
-    typer.Option(
-        help="File with the users to compare. The column of users has the same name in this "
-        "file and in the files with the lists."
-    ),
+    typer.Option(help="File with the users to compare."),
 ]
 TitlesFile = Annotated[
     Path | None,

@@ -26,43 +26,42 @@ _MOST_VALUES = 20
 _LEAST_USERS = 10  # for each value, on average
 COLUMN_ADVICE = (
     "Name its columns: --user and --items if a row has a list, or --user, --item and one of "
-    "--rank, --scores and --in-order if it has one item"
+    "--rank, --scores and --in-order if it has one item. If the files have different columns, "
+    "repeat an option"
 )
 
 
 def list_shapes(
     common: Mapping[str, object],
-    items: str,
-    item: str | None,
-    rank: str | None,
+    items: Sequence[str] | None,
+    item: Sequence[str] | None,
+    rank: Sequence[str] | None,
     *,
     in_order: bool,
 ) -> list[dict[str, object]]:
     """Return the options for each possible shape of a file. The first one that fits is used.
 
-    A row has a list, or it has one item. Usual names replace columns that are None. ``common`` has
-    options that all shapes share, such as the column of scores.
+    A row has a list, or it has one item. Usual names replace columns that are not given. ``common``
+    has options that all shapes share, such as the column of scores.
     """
     from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS
 
     # How the items of a user are ordered. The empty one means by scores.
     orders: list[dict[str, object]]
-    if rank or in_order:
-        orders = [{"rank": rank, "in_order": in_order or None}]
-    elif item:
-        orders = [{}]
+    if in_order:
+        orders = [{"rank": rank[0] if rank else None, "in_order": True}]
     else:
-        orders = [{"rank": name} for name in RANK_COLUMNS]
-        if common.get("scores"):
+        orders = [{"rank": name} for name in rank or RANK_COLUMNS]
+        if common.get("scores") and not rank:
             orders.append({})
     shapes: list[dict[str, object]] = []
-    for name in [item] if item else ITEM_COLUMNS:
+    for name in item or ITEM_COLUMNS:
         for order in orders:
             shapes.append({**common, "item": name, **order})
-    wide = {**common, "items": items}
+    wide = [{**common, "items": name} for name in items or ["items"]]
     if item or rank or in_order:
-        return [*shapes, wide]
-    return [wide, *shapes]
+        return [*shapes, *wide]
+    return [*wide, *shapes]
 
 
 @contextmanager
@@ -86,7 +85,7 @@ def find_file_problem(path: Path) -> str | None:
         return error.shown
 
 
-def _columns_of(path: Path) -> list[str]:
+def columns_of(path: Path) -> list[str]:
     """Return the names of a file's columns, or none if it cannot be read."""
     from monitor.sources.file.formats import find_columns
 
@@ -99,7 +98,7 @@ def pick_column(path: Path, names: Sequence[str]) -> str:
     """Return the first of these columns that the file has, or the first name if it has none."""
     from monitor.model.column_names import match_column
 
-    return str(match_column(names, _columns_of(path)))
+    return str(match_column(names, columns_of(path)))
 
 
 def find_segments(path: Path, user: str) -> list[str]:
@@ -134,7 +133,7 @@ def find_segments(path: Path, user: str) -> list[str]:
 
 def fitting_options(
     path: Path,
-    user: str | None,
+    user: Sequence[str] | None,
     shapes: Sequence[Mapping[str, object]],
 ) -> FileSourceOptions:
     """Return the options for the first user column and the first shape that fit the file.
@@ -146,16 +145,15 @@ def fitting_options(
     from monitor.model.column_names import USER_COLUMNS, match_column
     from monitor.sources.file import FileSourceOptions
 
-    present = _columns_of(path)
+    present = columns_of(path)
     choices = []
     for shape in shapes:
         columns = dict(shape)
         for key in ("items", "item", "rank"):
             if shape.get(key):
                 columns[key] = match_column((str(shape[key]),), present)
-        users: Sequence[str] = USER_COLUMNS if user is None else (user,)
-        # If the file has none of the columns, the first usual one is named in the error.
-        columns["user"] = match_column(users, present)
+        # If the file has none of the columns, the first one is named in the error.
+        columns["user"] = match_column(user or USER_COLUMNS, present)
         choices.append(file_options(FileSourceOptions, path, columns))
     for options in choices:
         if set(options.columns).issubset(present):
@@ -173,7 +171,7 @@ def fitting_options(
 
 def require_named_columns(
     path: Path,
-    user: str | None,
+    user: Sequence[str] | None,
     shapes: Sequence[Mapping[str, object]],
     chosen: Sequence[FileSourceOptions],
     named: Sequence[str],

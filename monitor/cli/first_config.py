@@ -82,7 +82,7 @@ _Retrained = Annotated[
     ),
 ]
 _Items = Annotated[
-    str | None,
+    list[str] | None,
     compare_options.column_option(
         "Column with the list of items. For http: JMESPath to the ids in an answer."
     ),
@@ -157,7 +157,7 @@ def init(  # noqa: PLR0913 - the command's options
         "server": server,
         "baseline": baseline,
         "candidate": candidate,
-        "items": items,
+        "items": items[0] if items else None,
         "users": users,
         "unpaired": None if unpaired is None else str(unpaired),
         "arms": arms,
@@ -178,10 +178,10 @@ def init(  # noqa: PLR0913 - the command's options
         server=answers["server"],
         columns={
             "user": user,
-            "items": answers["items"],
+            "items": items or (answers["items"] and [answers["items"]]),
             "item": item,
             "rank": rank,
-            "scores": scores,
+            "scores": scores and [scores],
         },
         in_order=in_order,
         must_exist=reaches_person or named_file is not None,

@@ -1,6 +1,6 @@
 """What `init` asks about the lists of a first configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 import typer
@@ -9,8 +9,8 @@ from monitor.cli.output import INTERRUPTED_EXIT, print_line
 from monitor.model.column_names import ITEM_COLUMNS, RANK_COLUMNS, USER_COLUMNS
 from monitor.model.immutable import immutable
 
-ListColumnNames = Mapping[str, str | None]
-"""Names of the columns ``user``, ``items``, ``item``, ``rank`` and ``scores``.
+ListColumnNames = Mapping[str, Sequence[str] | None]
+"""Possible names of the columns ``user``, ``items``, ``item``, ``rank`` and ``scores``.
 
 None means the usual names, or no scores.
 """
@@ -117,11 +117,11 @@ def ask_kind() -> ListSource:
 
 def ask_columns() -> ListColumnNames:
     """Ask a person for the columns of a file whose columns have unusual names."""
-    columns = dict.fromkeys(("items", "item", "rank", "scores"))
+    columns: ListColumnNames = dict.fromkeys(("items", "item", "rank", "scores"))
     user = ask_person("Column with the user", USER_COLUMNS[0])
     items = ask_person("Column with the list of items. Empty if a row has one item", "")
     if items:
-        return {**columns, "user": user, "items": items}
+        return {**columns, "user": [user], "items": [items]}
     item = ask_person("Column with the item", ITEM_COLUMNS[0])
     rank = ask_person("Column with the item's rank", RANK_COLUMNS[0])
-    return {**columns, "user": user, "item": item, "rank": rank}
+    return {**columns, "user": [user], "item": [item], "rank": [rank]}

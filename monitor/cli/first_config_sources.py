@@ -109,7 +109,7 @@ class FirstLists:
         if self.kind is ListSource.FILES:
             return {"file": self._find_file_options(address, must_exist=must_exist)}
         if self.kind is ListSource.HTTP:
-            return {"http": {"url": address, "items": self.columns["items"]}}
+            return {"http": {"url": address, "items": (self.columns["items"] or "@")[0]}}
         if self.kind is ListSource.SQL:
             names = _table_columns(str(self.server), address, self.columns)
             return {"sql": {"url": self.server, "table": address, **names}}
@@ -138,9 +138,9 @@ class FirstLists:
         if path is not None:
             if self.must_exist or self.kind is not ListSource.HTTP:
                 _require_file(path)
-            column = user or pick_column(Path(path), USER_COLUMNS)
+            column = pick_column(Path(path), user or USER_COLUMNS)
             file = {"path": path, "user": column}
-            return write_yaml({"file": file, **_segments(Path(path), column)})
+            return write_yaml({"file": file, **_segments(Path(path), [column])})
         if self.kind is ListSource.REDIS:
             keys = {"url": self.server, "key": baseline}
             return f"{write_yaml({'redis': keys})} # all users with a key"
@@ -173,9 +173,9 @@ class FirstLists:
         return {"path": path, **options.model_dump(include=names, exclude_defaults=True)}
 
 
-def _segments(path: Path, user: str | None) -> dict[str, list[str]]:
+def _segments(path: Path, user: Sequence[str] | None) -> dict[str, list[str]]:
     """Return the setting ``segments`` for the columns of the file, if some are useful."""
-    columns = find_segments(path, user or pick_column(path, USER_COLUMNS))
+    columns = find_segments(path, pick_column(path, user or USER_COLUMNS))
     return {"segments": columns} if columns else {}
 
 
@@ -188,16 +188,10 @@ def _require_file(path: str) -> None:
 
 def _fit(path: str, columns: ListColumnNames, *, in_order: bool) -> FileSourceOptions:
     """Return the options of a file that has these columns, or columns with usual names."""
-    shapes: list[dict[str, object]] = [{**columns, "in_order": in_order}]
-    if columns["items"] is None or (columns["item"] is None and columns["rank"] is None):
-        scores = {"scores": columns["scores"]} if columns["scores"] else {}
-        shapes = list_shapes(
-            scores,
-            columns["items"] or "items",
-            columns["item"],
-            columns["rank"],
-            in_order=in_order,
-        )
+    scores = {"scores": columns["scores"][0]} if columns["scores"] else {}
+    shapes = list_shapes(
+        scores, columns["items"], columns["item"], columns["rank"], in_order=in_order
+    )
     return fitting_options(Path(path), columns["user"], shapes)
 
 
@@ -227,8 +221,7 @@ def _pick_columns(
     """
 
     def pick(key: str, usual: Sequence[str]) -> str:
-        named = columns[key]
-        wanted = usual if named is None else (named,)
+        wanted = columns[key] or usual
         column = str(match_column(wanted, present))
         if present and column not in present:
             raise InputError(
@@ -237,14 +230,13 @@ def _pick_columns(
         return column
 
     picked = {"user": pick("user", USER_COLUMNS)}
-    items = match_column((columns["items"] or "items",), present)
-    is_wide = columns["item"] is None and items in present
-    if columns["items"] is not None or is_wide:
+    is_wide = not columns["item"] and match_column(("items",), present) in present
+    if columns["items"] or is_wide:
         return picked | {"items": pick("items", ("items",))}
     picked["item"] = pick("item", ITEM_COLUMNS)
-    if columns["scores"] is not None:
+    if columns["scores"]:
         picked["scores"] = pick("scores", ())
-        if columns["rank"] is None:
+        if not columns["rank"]:
             return picked
     return picked | {"rank": pick("rank", RANK_COLUMNS)}
 

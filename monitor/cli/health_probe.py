@@ -56,7 +56,7 @@ def probe_daemon(
         if status == _UNAVAILABLE and answer.partition(":")[0] == f"not {word}":
             return False, answer
         return False, f"another program answers at {address}, not rankwatch (status {status})"
-    return False, f"no answer from {address}: {why}"
+    return False, f"no answer from {address}: {why}. Is this the daemon's address (`listen`)?"
 
 
 def _fetch(

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from monitor.model.alerts import Transition
-from monitor.model.explanation import ExampleLists, Explanation
+from monitor.model.explanation import ExampleLists, Explanation, Finding
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_instant
 from monitor.model.rules import Severity
@@ -80,6 +80,11 @@ class Briefing:
     # If this run found no cause, the cause from the newest earlier run of the incident that found
     # one.
     known_cause: KnownCause | None = None
+
+    @property
+    def finding(self) -> Finding | None:
+        """The fault of the run. None if no fault is known."""
+        return None if self.explanation is None else self.explanation.finding
 
 
 class MessageStatus(StrEnum):

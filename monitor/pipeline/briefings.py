@@ -24,7 +24,7 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     if newest_slot is None:
         return message
     briefing = outbox.briefing(message.comparison, newest_slot)
-    has_cause = briefing.explanation is not None and briefing.explanation.finding is not None
+    has_cause = briefing.finding is not None
     if message.starts and not has_cause:
         briefing = replace(briefing, known_cause=_find_known_cause(message, newest_slot, outbox))
     if not policy.shows_items:

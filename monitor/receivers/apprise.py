@@ -163,7 +163,7 @@ class AppriseReceiver(BaseReceiver):
         accepted = len(names) - len(failed)
         raise DeliveryError(
             f"{self.name}: {ended}; {accepted} of {len(names)} services have the message: "
-            "rankwatch will try again",
+            "a later attempt may succeed",
             permanent=False,
             may_be_known=accepted > 0 or not _NEVER_SENT_ENDS.issuperset(failed.values()),
             of_message=message.picture is not None,

@@ -186,7 +186,7 @@ def require_accepted(
     elif is_permanent:
         advice = "the receiver refuses this message"
     else:
-        advice = "rankwatch will try again"
+        advice = "a later attempt may succeed"
     if reason:
         advice += f" ({reason})"
     msg = f"{who} answered {answer.status_name}: {advice}"

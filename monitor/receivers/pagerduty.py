@@ -162,7 +162,7 @@ class PagerDuty(HttpReceiver):
             success = f"success ({reason})" if reason else "success"
             raise DeliveryError(
                 f"{self._client.who} answered {answer.status_name} but not {success}: "
-                "check its URL; rankwatch will try again",
+                "check its URL; a later attempt may succeed",
                 permanent=False,
                 may_be_known=True,
             )

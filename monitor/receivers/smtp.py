@@ -201,7 +201,7 @@ class SmtpClient:
     def _refusal(
         self, refusal: SmtpRefusal, step: str, *, of_message: bool = False
     ) -> DeliveryError:
-        advice = "rankwatch will try again"
+        advice = "a later attempt may succeed"
         if refusal.is_permanent:
             advice = _ADVICE.get(step, "check the settings of this receiver")
         return DeliveryError(
@@ -224,7 +224,7 @@ class SmtpClient:
                 return self._refusal(refusal, "the login")
             if refusal.code > 0:
                 return DeliveryError(
-                    f"{self.who} refused the connection with {refusal}: rankwatch will try again",
+                    f"{self.who} refused the connection with {refusal}: a later attempt may succeed",
                     permanent=False,
                     may_be_known=may_be_known,
                 )

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.alerts.incidents import find_leads
+from monitor.alerts.leading_changes import sort_leads
 from monitor.boundary.options import HeaderSecret
 from monitor.model.alerts import Transition
 from monitor.model.instants import format_instant
-from monitor.model.notifications import Message, MessageStatus, Updates, message_key
+from monitor.model.notifications import Briefing, Message, MessageStatus, Updates, message_key
 from monitor.receivers.http_client import HttpReceiver, encode_json
 from monitor.receivers.message.identity import (
     alert_annotations,
@@ -125,17 +126,20 @@ def webhook_body(message: Message, *, receiver: str, external_url: str) -> dict[
 def _fit_alerts(alerts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
     """Return the first alerts, as many as fit into ``room`` bytes.
 
-    If not all alerts fit, only the first quarter of the room is for alerts with annotations. The
-    rest is for alerts without annotations.
+    If not all alerts fit, the last ones are shown without annotations. At most three quarters of
+    the room are reserved for them.
     """
     shown: list[dict[str, Any]] = []
+    bare = [
+        {**alert, "annotations": {"dedup_key": alert["annotations"].get("dedup_key", "")}}
+        for alert in alerts
+    ]
     reserved = 0
     if sum(map(_size, alerts)) > room:
-        reserved = room * 3 // 4
-    for alert in alerts:
+        reserved = min(sum(map(_size, bare)), room * 3 // 4)
+    for alert, short in zip(alerts, bare, strict=True):
         if _size(alert) > room - reserved:
-            dedup_key = alert["annotations"].get("dedup_key", "")
-            alert = {**alert, "annotations": {"dedup_key": dedup_key}}  # noqa: PLW2901
+            alert = short  # noqa: PLW2901
         room -= _size(alert)
         # Always include the first alert, because a body without alerts would say nothing.
         if room < 0 and shown:
@@ -151,13 +155,14 @@ def _size(part: object) -> int:
 def _alerts_of(message: Message) -> list[Transition]:
     """Return the alerts of the body, each only once, in this order.
 
-    Starts and ends come first, beginning with the leads. Alerts that are still firing follow,
-    beginning with the acknowledged ones.
+    Starts and ends come first, beginning with the most important. Alerts that are still firing
+    follow, beginning with the acknowledged ones.
     """
     changes = [change for change in message.changes if not change.is_acknowledgement]
     acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
     firing = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
-    ordered = (*find_leads(changes), *changes, *find_leads(firing), *firing)
+    leads = sort_leads(changes, (message.briefing or Briefing()).finding)
+    ordered = (*leads, *changes, *find_leads(firing), *firing)
     latest = {change.dedup_key: change for change in changes}
     by_key = {change.dedup_key: latest.get(change.dedup_key, change) for change in ordered}
     return list(by_key.values())

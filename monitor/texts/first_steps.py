@@ -22,7 +22,10 @@ def write_first_config(
     if users:
         compared = f"Wrote {config}, and compared the lists of {count_of(users, 'user')}."
         return f"{compared} Next: rankwatch run-once{option}"
-    return f"Wrote {config}. Next: rankwatch check{option}, and then rankwatch run-once{option}"
+    return (
+        f"Wrote {config}. Next: change what does not fit. Then: rankwatch check{option}, and "
+        f"rankwatch run-once{option}"
+    )
 
 
 def write_unusable_config(config: str, option: str) -> str:

@@ -56,7 +56,7 @@ def write_too_rare(runs: int, accepted: timedelta, possible: timedelta) -> str:
     """Say that there are too few healthy runs for a threshold with so few false alerts."""
     return (
         f"{runs} healthy runs are too few for at most one false alert in {_days(accepted)}. "
-        f"With them one false alert in {_days(possible)} is the best possible"
+        f"They allow one in {_days(possible)}: wait for more runs, or accept more false alerts"
     )
 
 

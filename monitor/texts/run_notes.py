@@ -14,7 +14,7 @@ def write_run_notes(run: Run, same_lists_since: datetime | None) -> Iterator[str
 
     ``same_lists_since`` is the slot of the previous run if that run had the same lists.
     """
-    if same_lists_since is not None:
+    if same_lists_since is not None and run.paired:
         since = format_instant(same_lists_since)
         yield f"neither arm's lists changed: this run has the same lists as the run of {since}"
     for arm, model in (run.models or {}).items():

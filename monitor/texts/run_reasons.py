@@ -56,7 +56,7 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     RunReasonKind.NOT_SERVED: "no user has a list from the {0.arm}",
     RunReasonKind.FEW_BEFORE: (
         "only {0.users:,} of {0.asked:,} users of the {0.arm} ({share}) have a pre-test list, "
-        "under min_paired_share {limit}"
+        "under min_paired_share {limit}. The log needs rows from before the test"
     ),
     RunReasonKind.ARMS_DIFFERED: (
         "the users of both arms got different lists before the test began: the chance of such a "

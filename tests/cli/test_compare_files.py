@@ -100,19 +100,22 @@ def test_files_of_different_shapes_are_compared_and_scores_make_ties_and_may_mak
         for user, items in BASE.items()
         for rank, (item, score) in enumerate(zip(items, SCORES, strict=True))
     ]
-    write_long("long.csv", ",", ["user_id", "product", "place", "points"], rows)
+    write_long("long.csv", ",", ["who", "product", "spot", "points"], rows)
     write_long("ordered.tsv", "\t", ["UserID", "movieId"], [row[:2] for row in rows])
     expected = read_comparison("compare candidate.jsonl base.jsonl")
-    for file in ("long.csv --item product --rank place", "ordered.tsv --in-order"):
+    for file in (
+        "long.csv --user user_id --user who --item product --rank spot",
+        "ordered.tsv --in-order",
+    ):
         said = read_comparison(f"compare candidate.jsonl {file}")
         assert (said["summaries"], said["paired"]) == (expected["summaries"], 12)
 
     wide = read_comparison(f"{COMPARE} -m rbo_w --scores scores")
-    long = "compare long.csv long.csv --item product --scores points -m rbo_a"
+    long = "compare long.csv long.csv --user who --item product --scores points -m rbo_a"
     assert 0 < of_all(wide)["rbo_w(p=0.9)"]["mean"] < 1
-    assert of_all(read_comparison(long)) == of_all(read_comparison(f"{long} --rank place"))
+    assert of_all(read_comparison(long)) == of_all(read_comparison(f"{long} --rank spot"))
     assert_refused("""
-        compare candidate.jsonl long.csv --item produkt --rank place | 2 | has no column 'produkt' (did you mean 'product'?)
+        compare candidate.jsonl long.csv --user user_id --user who --item produkt --rank spot | 2 | (did you mean 'product'?)
     """)
 
 
@@ -284,7 +287,7 @@ MISTAKES = """
 -m novelty | arm_metrics
 -m first_differs | The share of users with the same first item: -m overlap -k 1
 --catalogue 5 | --catalogue 5 is too small: 26 different items are listed
---item product | give either items
+--item product | has no column 'product'
 --by contry | did you mean 'country'?
 --users none.csv | none.csv does not exist
 --user who | who

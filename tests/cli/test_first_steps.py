@@ -81,7 +81,9 @@ def test_columns_have_other_usual_names_or_are_named_and_the_same_files_again_ar
         init --kind http --scores s | 2 | --scores is not for http: leave it out
     """)
     assert not Path("rankwatch.yaml").exists()
-    rankwatch("init --baseline odd.csv --candidate odd.csv --user who --item what --scores where")
+    rankwatch(
+        "init --baseline odd.csv --candidate odd.csv --user who --item what --items no --scores where"
+    )
     assert "user: who, item: what, scores: where}" in Path("rankwatch.yaml").read_text()
 
     rankwatch("init --force --baseline old.csv --candidate new.csv --retrained second.csv")

@@ -63,7 +63,10 @@ def test_where_every_client_needs_a_certificate_one_can_be_shown(
 def test_who_does_not_answer_is_not_well():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        assert ask(port, "--timeout 0.2") == (1, f"no answer from 127.0.0.1:{port}: timed out")
+        assert ask(port, "--timeout 0.2") == (
+            1,
+            f"no answer from 127.0.0.1:{port}: timed out. Is this the daemon's address (`listen`)?",
+        )
     for host, name in (("127.0.0.1", "127.0.0.1"), ("[::]", "[::1]")):
         code, text = ask(port, host=host)
         assert code == 1
@@ -81,7 +84,10 @@ def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(collector):
     for reply in [trickle_body, trickle_headers, of_tls]:
         collector.default = reply
         address = address_of(collector)
-        assert ask_at(address, "--timeout 0.3") == (1, f"no answer from {address}: timed out")
+        assert ask_at(address, "--timeout 0.3") == (
+            1,
+            f"no answer from {address}: timed out. Is this the daemon's address (`listen`)?",
+        )
 
 
 def test_only_the_word_of_a_daemon_counts(collector):
@@ -95,7 +101,10 @@ def test_only_the_word_of_a_daemon_counts(collector):
 
 def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(collector):
     for collector.default, said in (
-        (disconnect, "no answer from {}: the server closed the connection"),
+        (
+            disconnect,
+            "no answer from {}: the server closed the connection. Is this the daemon's address (`listen`)?",
+        ),
         (send_and_end(b"SSH-2.0-OpenSSH_9.2"), "another program answers at {}, not rankwatch"),
     ):
         address = address_of(collector)

@@ -46,7 +46,7 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass_and_redirects_are_not
         outcome = "timeout" if reply is hang else "failure"
         assert str(caught.value) == (
             f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message: "
-            "rankwatch will try again"
+            "a later attempt may succeed"
         )
     assert {request.path for request in collector.requests} == {"/canary-token"}
 

@@ -171,7 +171,7 @@ def refuse(kind, reply, request):
 
 REFUSALS = parsed("""
     [401, {}, [true, false, null], "answered 401 Unauthorized: check its credentials"]
-    [503, {"Retry-After": "9"}, [false, true, 9.0], "answered 503 Service Unavailable: rankwatch will try again"]
+    [503, {"Retry-After": "9"}, [false, true, 9.0], "answered 503 Service Unavailable: a later attempt may succeed"]
     [302, {"Location": "/"}, [false, false, null], "answered 302 Found: redirects are not followed: write the final URL"]
 """)
 

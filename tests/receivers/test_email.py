@@ -149,7 +149,7 @@ def test_a_4xx_or_a_cut_at_any_step_may_pass_and_may_be_known_only_once_the_cont
             mail_server.plan("HELO", *[f"{code} 4.3.0 canary"] * (step == "EHLO"))
             error = failure(options)
             assert (error.permanent, error.may_be_known, error.of_message) == (False, False, False)
-            assert f"{code} 4.3.0: rankwatch will try again" in str(error)
+            assert f"{code} 4.3.0: a later attempt may succeed" in str(error)
             assert "canary" not in str(error)
             mail_server.answers.clear()
     mail_server.plan(step, cut)

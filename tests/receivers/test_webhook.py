@@ -7,6 +7,7 @@ from messages import END, FIRING, INCIDENT, START, many, message, repetition, se
 from monitor.model.notifications import message_key
 from monitor.receivers import verify_signature
 from monitor.receivers.webhook import MAX_WEBHOOK_BYTES
+from receivers.message_examples import NAMED, ON_SHARED
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
 
@@ -31,9 +32,9 @@ def test_a_body_is_bounded_and_names_more_than_it_shows_in_full(collector):
     assert (len(alerts) + left_out, len(alerts) > 25) == (1001, True)
     assert 15_000 < len(collector.requests[-1].body) <= MAX_WEBHOOK_BYTES
 
-    few = posted(collector, message(*segments[:4], FIRING))
+    few = posted(collector, message(*segments[:4], NAMED, briefing=ON_SHARED))
+    assert few["alerts"][0]["labels"]["alertname"] == NAMED.alert  # its runbook fits the fault
     assert [len(alert["annotations"]) > 10 for alert in few["alerts"]] == [True] * 5
-    assert few["truncatedAlerts"] == 0
 
 
 def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector):

@@ -143,7 +143,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     """Make the content of a message. It explains the most important change with an explanation."""
     run_briefing = message.briefing or Briefing()
     run_explanation = run_briefing.explanation
-    finding = run_explanation.finding if run_explanation is not None else None
+    finding = run_briefing.finding
     leads = sort_leads(message.changes or message.firing, finding)
     lead = leads[0]
     named = _lasting_fault(message, leads, finding)
@@ -198,7 +198,7 @@ def _write_why(
 
     ``briefing`` is about the run. ``explanation`` is None if the run's does not fit the change.
     """
-    if briefing.explanation is None or briefing.explanation.finding is None:
+    if briefing.finding is None:
         yield from _known_cause(message, briefing)
     if explained is not None and not message.is_repetition:
         yield from _why_sentences(explained, explanation)

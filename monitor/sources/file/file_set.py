@@ -91,8 +91,8 @@ class FileSet:
         """Raise SourceError if a file was replaced, deleted or added."""
         if self.is_changed():
             raise SourceError(
-                f"{self.where} was replaced while it was read: repeat the run of this "
-                "slot, and from now on replace a file by renaming a complete new file",
+                f"{self.where} was replaced while it was read: repeat the run of this slot, and "
+                "from now on write a new file for each slot, with {slot} in path",
                 permanent=False,
             )
 
