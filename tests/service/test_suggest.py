@@ -134,7 +134,7 @@ def test_a_history_that_is_too_short_for_the_rate_names_the_possible_rate(what, 
     found = propose(what, store)
 
     assert found.reason.startswith(
-        "6 healthy runs are too few for at most one false alert in 90 days. With them one false "
+        "6 healthy runs are too few for at most one false alert in 90 days. They allow one in "
     )
 
 
