@@ -16,6 +16,7 @@ from monitor.boundary.deadline import Deadline, OverdueError, interrupt_when_giv
 from monitor.boundary.foreign_errors import log_error, sql_cause
 from monitor.measures.reading.lists import parse_cell
 from monitor.model.errors import ConfigError, SourceError
+from monitor.model.ports import do_nothing
 from monitor.sources.columns import require_columns, root_of
 from monitor.sources.sql import SqlOptions, is_file
 from monitor.sources.table_lists import TableBatch
@@ -171,7 +172,7 @@ class ReadOnlyDatabase:
                 _limit_statements(connection, deadline)
                 driver = connection.connection.driver_connection
                 try:
-                    with interrupt_when_given_up(getattr(driver, self._interrupt, str)):
+                    with interrupt_when_given_up(getattr(driver, self._interrupt, do_nothing)):
                         yield connection
                 except self._engine.dialect.loaded_dbapi.Error:
                     # The error of the driver's cursor is unknown to SQLAlchemy. A rollback of a
@@ -204,7 +205,7 @@ def _select_newest(parts: Iterator[list[list[Any]]]) -> Iterator[list[list[Any]]
     The rows are sorted: by user, and then the newest first. The first column has the users. A null
     in the last column is no value, so such a row is not yielded.
     """
-    last_user: object = parts  # no row has this value
+    last_user = object()  # no user is equal to it
     newest = None
     for columns in parts:
         is_newest = []
