@@ -4,7 +4,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import distributions
 from pathlib import Path
+
+from packaging.specifiers import SpecifierSet
 
 import monitor
 from places import ROOT
@@ -44,3 +47,9 @@ def test_drivers_of_the_extras_are_pinned_and_the_core_never_imports_them():
         if contract["name"].startswith("the core knows no vendor")
     )
     assert {name.partition("-")[0] for name in drivers} <= set(core)
+
+
+def test_what_is_pinned_runs_on_the_first_python_3_11():
+    for packages in ROOT.glob(".venv/*/lib/python3.11/site-packages"):
+        for package in distributions(path=[packages]):
+            assert "3.11.0" in SpecifierSet(package.metadata["Requires-Python"] or ""), package.name
