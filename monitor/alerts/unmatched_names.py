@@ -196,7 +196,7 @@ def _may_match(matchers: Iterable[Matcher], labels: AlertLabels) -> bool:
 
 
 def share_selectors(
-    selectors: Mapping[str, Sequence[Matcher]], comparisons: Sequence[Comparison]
+    selectors: Mapping[str, Sequence[Matcher]], comparisons: Collection[Comparison]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """Assign each selector to the only comparison whose alerts it may match.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -41,10 +42,12 @@ from monitor.model.errors import ConfigError
 from monitor.model.instants import format_second, utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from monitor.model.alerts import AlertNames, AlertState, Transition
     from monitor.model.notifications import Delivery, Silence
+    from monitor.model.rules import Comparison
 
 _STATE_COLUMNS = (
     "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
@@ -348,7 +351,7 @@ def add_silence(  # noqa: PLR0913 - the command's options
         silence = store.alerts.add_silence(silence)
         judged_alerts = store.alerts.names()
     print_objects([asdict(silence)], _SILENCE_COLUMNS, as_json=as_json)
-    _print_unmatched([silence], judged_alerts, configured)
+    _print_unmatched([silence], judged_alerts, configured, config)
 
 
 @silence_app.command("ls", cls=Command)
@@ -368,7 +371,7 @@ def list_silences(
         as_json=as_json,
         empty="no silences: `rankwatch silence add alert=NAME --for 2h` adds one",
     )
-    _print_unmatched(silences, judged_alerts, configured)
+    _print_unmatched(silences, judged_alerts, configured, config)
 
 
 @silence_app.command("expire", cls=Command)
@@ -407,13 +410,24 @@ def expire_silences(
 def _print_unmatched(
     silences: Sequence[Silence],
     judged_alerts: Sequence[AlertNames],
-    comparisons: Sequence[str],
+    names: Sequence[str],
+    config: Path,
 ) -> None:
-    """Print a warning for each silence that matches no alert so far."""
+    """Print a warning for each silence that matches no alert so far.
+
+    Labels of rules are compared only if the configuration has no problem.
+    """
+    if not silences:
+        return
     from monitor.alerts.unmatched_names import find_unmatched_silences
+    from monitor.settings.loader import load_settings
+    from monitor.settings.translation import comparisons_of
     from monitor.texts.unmatched_names import write_unmatched
 
-    for each in find_unmatched_silences(silences, judged_alerts, dict.fromkeys(comparisons)):
+    comparisons: Mapping[str, Comparison | None] = dict.fromkeys(names)
+    with suppress(ConfigError):
+        comparisons = comparisons_of(load_settings(config))
+    for each in find_unmatched_silences(silences, judged_alerts, comparisons):
         print_error(write_unmatched(each))
 
 

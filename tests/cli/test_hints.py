@@ -91,8 +91,8 @@ def test_check_a_run_show_and_alerts_name_what_matches_nothing_and_why_nothing_m
 def test_a_silence_that_matches_nothing_is_named_when_it_is_added_and_listed_and_by_runs():
     write_world("")
     rankwatch("run-once --slot 2024-01-08")
-    said = "nothing matches silence 1: no alert has alert=NoDta. Did you mean NoData?"
+    said = "nothing matches silence 1: no alert has alrt=NoData"
 
-    assert said in rankwatch("silence add alert=NoDta --for 1h --by kim").stderr
+    assert said in rankwatch("silence add alrt=NoData --for 1h --by kim").stderr
     assert said in rankwatch("silence").stderr
     assert said in rankwatch("run-once --slot 2024-01-09").stdout

@@ -365,6 +365,7 @@ class Daemon:
             wiring = self._wiring
             settings = wiring.settings
             self._runner.pings = wiring.pings
+            self._runner.comparisons = wiring.comparisons
             self._places.most = settings.concurrent_runs
             self._outage_alert.installation = settings.installation
             self._outage_alert.runbook_url = settings.runbook_url(DATABASE_AWAY)
