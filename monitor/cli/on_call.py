@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +14,7 @@ from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     DELIVERY_EXIT,
     attributes_of,
+    join_segments,
     log_errors_only,
     print_error,
     print_json,
@@ -42,12 +42,11 @@ from monitor.model.errors import ConfigError
 from monitor.model.instants import format_second, utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from monitor.model.alerts import AlertNames, AlertState, Transition
     from monitor.model.notifications import Delivery, Silence
-    from monitor.model.rules import Comparison
 
 _STATE_COLUMNS = (
     "comparison alert segment state acknowledged_by since value> threshold> users> outcome reason"
@@ -105,9 +104,10 @@ def list_alerts(
     """List pending and firing alerts, and every transition.
 
     The command does not list quiet alerts, but shows how many there are for each reason. With
-    --states, the command lists the state of every alert instead of the transitions. With --json,
-    the command prints one object for each transition, oldest first. With --states --json, the
-    command prints one object for each alert and segment.
+    --states, the command lists the state of every alert instead of the transitions. Without
+    --states, an alert that changed in several segments at once has one line, with the figures of
+    the segment with the most users. With --json, the command prints one object for each transition,
+    oldest first. With --states --json, the command prints one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -118,15 +118,15 @@ def list_alerts(
         print_line("no alerts yet: they begin with the first run, see `rankwatch run-once`")
         return
     if only_states:
-        _print_states(states, as_json=as_json)
+        print_objects(map(asdict, states), _STATE_COLUMNS, as_json=as_json)
         return
     if not as_json:
-        _print_states([state for state in states if state.state != "quiet"], as_json=False)
+        _print_active([state for state in states if state.state != "quiet"])
         for line in _quiet_lines(states, configured):
             print_line(line)
         print_line()
     print_objects(
-        map(asdict, transitions),
+        _transition_rows(transitions, as_json=as_json),
         _TRANSITION_COLUMNS,
         as_json=as_json,
         title="Transitions",
@@ -134,14 +134,28 @@ def list_alerts(
     )
 
 
-def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
+def _print_active(states: Sequence[AlertState]) -> None:
+    """Print pending and firing alerts. A reason that several alerts share is printed once."""
+    rows = join_segments(
+        map(asdict, states), "comparison alert state acknowledged_by since outcome"
+    )
+    shown_by: dict[object, object] = {}
+    for row in rows:
+        first = shown_by.setdefault((row["comparison"], row["reason"]), row["alert"])
+        if first != row["alert"]:
+            row["reason"] = f"see {first}"
     print_objects(
-        map(asdict, states),
+        rows,
         _STATE_COLUMNS,
-        as_json=as_json,
+        as_json=False,
         title="States",
         empty="no alert is pending or firing",
     )
+
+
+def _transition_rows(transitions: Sequence[Transition], *, as_json: bool) -> list[dict[str, Any]]:
+    rows = list(map(asdict, transitions))
+    return rows if as_json else join_segments(rows, "slot comparison alert from_state to_state")
 
 
 def _quiet_lines(states: Sequence[AlertState], configured: Sequence[str]) -> list[str]:
@@ -215,7 +229,8 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     if not changed:
         which = "" if ends else f", or {action.author} has already acknowledged all that match"
         raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")
-    print_objects(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
+    rows = _transition_rows(changed, as_json=as_json)
+    print_objects(rows, _TRANSITION_COLUMNS, as_json=as_json)
 
 
 def accept(  # noqa: PLR0913 - the command's options
@@ -347,11 +362,11 @@ def add_silence(  # noqa: PLR0913 - the command's options
         starts_at=starts_at,
         ends_at=_end_of(starts_at, span, until),
     )
-    with opened_database(config) as (store, configured):
+    with opened_database(config) as (store, _):
         silence = store.alerts.add_silence(silence)
         judged_alerts = store.alerts.names()
     print_objects([asdict(silence)], _SILENCE_COLUMNS, as_json=as_json)
-    _print_unmatched([silence], judged_alerts, configured, config)
+    _print_unmatched([silence], judged_alerts, config)
 
 
 @silence_app.command("ls", cls=Command)
@@ -362,7 +377,7 @@ def list_silences(
     as_json: AsJson = False,
 ) -> None:
     """List silences that are active now or begin later."""
-    with opened_database(config) as (store, configured):
+    with opened_database(config) as (store, _):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         judged_alerts = store.alerts.names()
     print_objects(
@@ -371,7 +386,7 @@ def list_silences(
         as_json=as_json,
         empty="no silences: `rankwatch silence add alert=NAME --for 2h` adds one",
     )
-    _print_unmatched(silences, judged_alerts, configured, config)
+    _print_unmatched(silences, judged_alerts, config)
 
 
 @silence_app.command("expire", cls=Command)
@@ -410,13 +425,9 @@ def expire_silences(
 def _print_unmatched(
     silences: Sequence[Silence],
     judged_alerts: Sequence[AlertNames],
-    names: Sequence[str],
     config: Path,
 ) -> None:
-    """Print a warning for each silence that matches no alert so far.
-
-    Labels of rules are compared only if the configuration has no problem.
-    """
+    """Print a warning for each silence that matches no alert so far."""
     if not silences:
         return
     from monitor.alerts.unmatched_names import find_unmatched_silences
@@ -424,9 +435,14 @@ def _print_unmatched(
     from monitor.settings.translation import comparisons_of
     from monitor.texts.unmatched_names import write_unmatched
 
-    comparisons: Mapping[str, Comparison | None] = dict.fromkeys(names)
-    with suppress(ConfigError):
+    try:
         comparisons = comparisons_of(load_settings(config))
+    except ConfigError:
+        print_error(
+            "silences were not compared with alerts, because the configuration cannot be loaded: "
+            "see `rankwatch check`"
+        )
+        return
     for each in find_unmatched_silences(silences, judged_alerts, comparisons):
         print_error(write_unmatched(each))
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -137,7 +138,7 @@ def print_table(
     *,
     title: str | None = None,
 ) -> None:
-    """Print a table.
+    """Print a table. If there are no rows, only the title is printed.
 
     A column is right-aligned if its name ends with ``>``. Cells are text, never markup. On a
     terminal, long texts are broken into lines. Otherwise, for example in a pipe, every row is one
@@ -148,6 +149,8 @@ def print_table(
     if title is not None:
         print_line(_one_line(title))
     cells = [tuple(map(_one_line, row)) for row in rows]
+    if not cells:
+        return
     names = [column.removesuffix(">") for column in columns]
     are_numbers = [column.endswith(">") for column in columns]
     widths = []
@@ -225,6 +228,23 @@ def print_objects(
         titles = [titles[place] for place in places]
         rows = [[row[place] for place in places] for row in rows]
     print_table(titles, rows, title=title)
+
+
+def join_segments(rows: Iterable[Mapping[str, Any]], keys: str) -> list[dict[str, Any]]:
+    """Return one row for all segments with the same values of these keys.
+
+    It is the row of the segment with the most users, and says how many segments it stands for.
+    """
+    groups: dict[object, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(itemgetter(*keys.split())(row), []).append(row)
+    joined = []
+    for group in groups.values():
+        widest = dict(max(group, key=itemgetter("users")))
+        if len(group) > 1:
+            widest["segment"] += f" and {len(group) - 1:,} more"
+        joined.append(widest)
+    return joined
 
 
 def cells_of(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import objects, of_all, rankwatch
+from commands import objects, of_all, rankwatch, read_json
 
 LONG = "user_id,item,rank\n"
 COMPARE = "compare base.csv other.csv --item item --rank rank"
@@ -96,3 +96,15 @@ def test_a_silence_that_matches_nothing_is_named_when_it_is_added_and_listed_and
     assert said in rankwatch("silence add alrt=NoData --for 1h --by kim").stderr
     assert said in rankwatch("silence").stderr
     assert said in rankwatch("run-once --slot 2024-01-09").stdout
+
+
+def test_alerts_print_what_segments_share_once_and_a_failed_run_prints_no_empty_table():
+    write_world("item-")
+    Path("rankwatch.yaml").write_text(CONFIGURATION.replace("['country=no']", "each"))
+    assert "Low[all and 1 more] quiet -> firing" in rankwatch("run-once --slot 2024-01-08").stdout
+    assert len(read_json("alerts")) == 2
+    Path("other.jsonl").unlink()
+    rankwatch("run-once --slot 2024-01-09")
+    shared = "(?s)Low +all and 1 more +firing.*RunFailing +all +pending.* see Low"
+    assert re.search(shared, rankwatch("alerts").stdout)
+    assert "standard error" not in rankwatch("show shop").stdout
