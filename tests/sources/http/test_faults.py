@@ -30,6 +30,7 @@ ok: 0 1 2
 cached: 0 1 2
 cached_for_all: 0 1 2
 gzip: 0 1 2
+json_in_text: 1 2 3
 raw_deflate: 1 2 3
 deflate: 1 2 3
 two_gzips: 1 2 3

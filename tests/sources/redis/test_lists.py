@@ -55,7 +55,7 @@ def test_a_sorted_set_gives_the_best_first_with_ties(client):
 def test_json_is_read_by_its_expressions_from_strings_and_fields_of_a_hash(client):
     text = json.dumps({"recs": [{"id": 7, "p": 0.5}, {"id": 3, "p": 0.5}]})
     client.set("2024-01-08:{u}:3", text)
-    client.hset("user:u", "recs", text)
+    client.hset("user:u", "recs", json.dumps(text))
     found = {"items": "recs[].id", "scores": "recs[].p"}
 
     of_string = pulled("u", type="string", key="{slot:%Y-%m-%d}:{{user}}:{k}", **found)
