@@ -182,7 +182,7 @@ def open_comparison(
     installation becomes a label of the alerts.
     """
     arms = _open_arms(options, pseudonyms)
-    comparison = complete_comparison(to_comparison(options), settings, selectors)
+    comparison = complete_comparison(options, settings, selectors)
     is_live = options.baseline.is_live or options.candidate.is_live
     if shared is not None:
         arms = shared.shared_by(comparison, arms)

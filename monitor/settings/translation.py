@@ -100,13 +100,12 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
 def comparisons_of(settings: Settings) -> dict[str, Comparison]:
     """Return all comparisons by name."""
     return {
-        options.name: complete_comparison(to_comparison(options), settings)
-        for options in settings.comparisons
+        options.name: complete_comparison(options, settings) for options in settings.comparisons
     }
 
 
 def complete_comparison(
-    comparison: Comparison,
+    options: ComparisonOptions,
     settings: Settings,
     selectors: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Comparison:
@@ -115,6 +114,7 @@ def complete_comparison(
     These are the label of the installation, the URLs of runbooks, and whether items are shown.
     ``selectors`` are those matchers of the configuration that only its alerts can match.
     """
+    comparison = to_comparison(options)
     label = {}
     if settings.installation is not None:
         label = {INSTALLATION_LABEL: settings.installation}

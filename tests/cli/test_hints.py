@@ -105,6 +105,6 @@ def test_alerts_print_what_segments_share_once_and_a_failed_run_prints_no_empty_
     assert len(read_json("alerts")) == 2
     Path("other.jsonl").unlink()
     rankwatch("run-once --slot 2024-01-09")
-    shared = "(?s)Low +all and 1 more +firing.*RunFailing +all +pending.* see Low"
+    shared = "(?s)Low +all and 1 more +firing.*RunFailing +all +pending.* see Low.* below 0.9"
     assert re.search(shared, rankwatch("alerts").stdout)
     assert "standard error" not in rankwatch("show shop").stdout

@@ -25,7 +25,6 @@ from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, tls_settings
 from monitor.sources.http.request import RequestFailure
 from monitor.texts.tls_faults import write_tls_fault
 
-_CHUNK_BYTES = 64 * 1024
 _ANSWERED = frozenset({HTTPStatus.OK.value, HTTPStatus.CREATED.value})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
@@ -112,20 +111,18 @@ async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytes | Non
     parts = []
     size = 0
     while content := await response.content.readany():
-        for start in range(0, len(content), _CHUNK_BYTES):
-            part = content[start : start + _CHUNK_BYTES]
-            while part:
-                rest = b""
-                if is_compressed:
-                    if inflate is None or inflate.eof:  # gzip may have several members
-                        inflate = _make_inflate(encoding, part[0])
-                    part = inflate.decompress(part, most + 1 - size)
-                    rest = inflate.unused_data
-                parts.append(part)
-                size += len(part)
-                if size > most:
-                    return None
-                part = rest
+        while content:
+            part = content
+            content = b""
+            if is_compressed:
+                if inflate is None or inflate.eof:  # gzip may have several members
+                    inflate = _make_inflate(encoding, part[0])
+                part = inflate.decompress(part, most + 1 - size)
+                content = inflate.unused_data
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                return None
     if is_compressed and (inflate is None or not inflate.eof):
         raise zlib.error
     return b"".join(parts)
