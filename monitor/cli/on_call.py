@@ -483,6 +483,9 @@ def list_deliveries(
         deliveries = store.outbox.deliveries(
             receiver=receiver, given_up_limit=_MOST_SETTLED if every else 0, limit=_MOST_DELIVERIES
         )
+        empty = "no pending deliveries. `rankwatch notify test` sends a test"
+        if receiver is not None and receiver not in store.outbox.receiver_health():
+            empty = f"no recent message to a receiver named {receiver!r}: check the name"
     columns = (
         "receiver comparison alert segment change at status attempts> next_attempt_at "
         "reason message"
@@ -494,7 +497,7 @@ def list_deliveries(
             map(_delivery_row, deliveries),
             columns,
             as_json=False,
-            empty="no pending deliveries. `rankwatch notify test` sends a test",
+            empty=empty,
         )
 
 
