@@ -150,6 +150,7 @@ def _print_active(states: Sequence[AlertState]) -> None:
         as_json=False,
         title="States",
         empty="no alert is pending or firing",
+        omits_empty_columns=True,
     )
 
 

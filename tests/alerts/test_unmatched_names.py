@@ -110,8 +110,8 @@ def test_a_silence_is_compared_with_the_alerts_that_were_judged():
         return write_unmatched(found[0]) if found else None
 
     nothing = "nothing matches silence 3: no alert has"
-    near = f"{nothing} segment=country=no. Did you mean country=NO?"
-    assert said("comparison=feed", "segment=country=no") == near
+    absent = f"{nothing} segment=country=no. Did you mean country=NO?"
+    assert said("comparison=feed", "segment=country=no") == absent
     assert said("comparison=feed", "segment=country=NO") is None
     assert said("segment=country=no") is None
     assert said("metric=rbo") == f"{nothing} metric=rbo. Existing names: extended_tau"

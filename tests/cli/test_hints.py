@@ -102,7 +102,7 @@ def test_alerts_print_what_segments_share_once_and_a_failed_run_prints_no_empty_
     write_world("item-")
     Path("rankwatch.yaml").write_text(CONFIGURATION.replace("['country=no']", "each"))
     assert "Low[all and 1 more] quiet -> firing" in rankwatch("run-once --slot 2024-01-08").stdout
-    assert len(read_json("alerts")) == 2
+    _all, _country = read_json("alerts")
     Path("other.jsonl").unlink()
     rankwatch("run-once --slot 2024-01-09")
     shared = "(?s)Low +all and 1 more +firing.*RunFailing +all +pending.* see Low.* below 0.9"
