@@ -110,29 +110,22 @@ def _labels_of_rule(rule: Rule) -> dict[str, str]:
 def find_unmatched_silences(
     silences: Iterable[Silence],
     judged_alerts: Collection[AlertNames | AlertState],
-    comparisons: Mapping[str, Comparison | None],
+    comparisons: Mapping[str, Comparison],
 ) -> tuple[UnmatchedName, ...]:
     """For each silence that has matched no alert so far, find the matcher that excludes the alerts.
 
     This is the first matcher that matches none of the alerts that match all matchers before it (see
     `find_unmatched_matchers`). ``judged_alerts`` are the alerts that were judged so far.
+    ``comparisons`` has the configured comparisons by name.
 
     A silence is left out if it may match an alert of a comparison that was never judged. Any
-    segment of this comparison is possible, and any alert if its rules are not known.
-
-    ``comparisons`` has the configured comparisons by name. A value is None if the rules of this
-    comparison are not known here. Then only the labels alert, comparison, segment and severity are
-    compared.
+    segment of this comparison is possible.
     """
     judged_comparisons = {names.comparison for names in judged_alerts}
     alerts = _labels_of(judged_alerts, comparisons)
     unjudged_alerts: list[AlertLabels] = []
     for name, comparison in comparisons.items():
-        if name in judged_comparisons:
-            continue
-        if comparison is None:
-            unjudged_alerts.append({"comparison": name})
-        else:
+        if name not in judged_comparisons:
             unjudged_alerts += _alerts_in_any_segment(comparison)
     unmatched = []
     for silence in silences:
@@ -142,8 +135,6 @@ def find_unmatched_silences(
             # Another version of rankwatch wrote this matcher. It cannot be read, so it silences
             # nothing.
             continue
-        if None in comparisons.values():
-            matchers = [matcher for matcher in matchers if matcher.name in AlertNames._fields]
         if not any(_may_match(matchers, labels) for labels in unjudged_alerts):
             lack = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
             if lack is not None:
@@ -153,14 +144,13 @@ def find_unmatched_silences(
 
 def _labels_of(
     judged_alerts: Iterable[AlertNames | AlertState],
-    comparisons: Mapping[str, Comparison | None],
+    comparisons: Mapping[str, Comparison],
 ) -> list[AlertLabels]:
-    """Return the labels of each alert. The labels of its rule are included if the rule is known."""
+    """Return the labels of each alert. The labels of its rule are included if the rule exists."""
     labels_of_rules = {}
     for name, comparison in comparisons.items():
-        if comparison is not None:
-            for rule in comparison.judging.rules:
-                labels_of_rules[name, rule.alert] = _labels_of_rule(rule)
+        for rule in comparison.judging.rules:
+            labels_of_rules[name, rule.alert] = _labels_of_rule(rule)
     alerts: list[AlertLabels] = []
     for names in judged_alerts:
         labels = labels_of_rules.get((names.comparison, names.alert), {})
@@ -187,16 +177,12 @@ def may_concern(silence: Silence, comparison: str) -> bool:
 
 def _may_match(matchers: Iterable[Matcher], labels: AlertLabels) -> bool:
     """Return whether the matchers may match an alert with these labels, in any segment."""
-    has_rule = "alert" in labels
-    for matcher in matchers:
-        is_known = matcher.name == "comparison" or (has_rule and matcher.name != "segment")
-        if is_known and not matcher.matches(labels):
-            return False
-    return True
+    without_segment = (matcher for matcher in matchers if matcher.name != "segment")
+    return all(matcher.matches(labels) for matcher in without_segment)
 
 
 def share_selectors(
-    selectors: Mapping[str, Sequence[Matcher]], comparisons: Sequence[Comparison]
+    selectors: Mapping[str, Sequence[Matcher]], comparisons: Collection[Comparison]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     """Assign each selector to the only comparison whose alerts it may match.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     DELIVERY_EXIT,
     attributes_of,
+    join_segments,
     log_errors_only,
     print_error,
     print_json,
@@ -42,6 +43,7 @@ from monitor.model.instants import format_second, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from monitor.model.alerts import AlertNames, AlertState, Transition
     from monitor.model.notifications import Delivery, Silence
@@ -102,9 +104,10 @@ def list_alerts(
     """List pending and firing alerts, and every transition.
 
     The command does not list quiet alerts, but shows how many there are for each reason. With
-    --states, the command lists the state of every alert instead of the transitions. With --json,
-    the command prints one object for each transition, oldest first. With --states --json, the
-    command prints one object for each alert and segment.
+    --states, the command lists the state of every alert instead of the transitions. Without
+    --states, an alert that changed in several segments at once has one line, with the figures of
+    the segment with the most users. With --json, the command prints one object for each transition,
+    oldest first. With --states --json, the command prints one object for each alert and segment.
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
@@ -115,15 +118,15 @@ def list_alerts(
         print_line("no alerts yet: they begin with the first run, see `rankwatch run-once`")
         return
     if only_states:
-        _print_states(states, as_json=as_json)
+        print_objects(map(asdict, states), _STATE_COLUMNS, as_json=as_json)
         return
     if not as_json:
-        _print_states([state for state in states if state.state != "quiet"], as_json=False)
+        _print_active([state for state in states if state.state != "quiet"])
         for line in _quiet_lines(states, configured):
             print_line(line)
         print_line()
     print_objects(
-        map(asdict, transitions),
+        _transition_rows(transitions, as_json=as_json),
         _TRANSITION_COLUMNS,
         as_json=as_json,
         title="Transitions",
@@ -131,14 +134,29 @@ def list_alerts(
     )
 
 
-def _print_states(states: Sequence[AlertState], *, as_json: bool) -> None:
+def _print_active(states: Sequence[AlertState]) -> None:
+    """Print pending and firing alerts. A reason that several alerts share is printed once."""
+    rows = join_segments(
+        map(asdict, states), "comparison alert state acknowledged_by since outcome"
+    )
+    shown_by: dict[object, object] = {}
+    for row in rows:
+        first = shown_by.setdefault((row["comparison"], row["reason"]), row["alert"])
+        if first != row["alert"]:
+            row["reason"] = f"see {first}"
     print_objects(
-        map(asdict, states),
+        rows,
         _STATE_COLUMNS,
-        as_json=as_json,
+        as_json=False,
         title="States",
         empty="no alert is pending or firing",
+        omits_empty_columns=True,
     )
+
+
+def _transition_rows(transitions: Sequence[Transition], *, as_json: bool) -> list[dict[str, Any]]:
+    rows = list(map(asdict, transitions))
+    return rows if as_json else join_segments(rows, "slot comparison alert from_state to_state")
 
 
 def _quiet_lines(states: Sequence[AlertState], configured: Sequence[str]) -> list[str]:
@@ -212,7 +230,8 @@ def change_alerts(  # noqa: PLR0913 - the options of both commands
     if not changed:
         which = "" if ends else f", or {action.author} has already acknowledged all that match"
         raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")
-    print_objects(map(asdict, changed), _TRANSITION_COLUMNS, as_json=as_json)
+    rows = _transition_rows(changed, as_json=as_json)
+    print_objects(rows, _TRANSITION_COLUMNS, as_json=as_json)
 
 
 def accept(  # noqa: PLR0913 - the command's options
@@ -344,11 +363,11 @@ def add_silence(  # noqa: PLR0913 - the command's options
         starts_at=starts_at,
         ends_at=_end_of(starts_at, span, until),
     )
-    with opened_database(config) as (store, configured):
+    with opened_database(config) as (store, _):
         silence = store.alerts.add_silence(silence)
         judged_alerts = store.alerts.names()
     print_objects([asdict(silence)], _SILENCE_COLUMNS, as_json=as_json)
-    _print_unmatched([silence], judged_alerts, configured)
+    _print_unmatched([silence], judged_alerts, config)
 
 
 @silence_app.command("ls", cls=Command)
@@ -359,7 +378,7 @@ def list_silences(
     as_json: AsJson = False,
 ) -> None:
     """List silences that are active now or begin later."""
-    with opened_database(config) as (store, configured):
+    with opened_database(config) as (store, _):
         silences = store.alerts.silences(ending_after=None if every else utc_now())
         judged_alerts = store.alerts.names()
     print_objects(
@@ -368,7 +387,7 @@ def list_silences(
         as_json=as_json,
         empty="no silences: `rankwatch silence add alert=NAME --for 2h` adds one",
     )
-    _print_unmatched(silences, judged_alerts, configured)
+    _print_unmatched(silences, judged_alerts, config)
 
 
 @silence_app.command("expire", cls=Command)
@@ -407,13 +426,25 @@ def expire_silences(
 def _print_unmatched(
     silences: Sequence[Silence],
     judged_alerts: Sequence[AlertNames],
-    comparisons: Sequence[str],
+    config: Path,
 ) -> None:
     """Print a warning for each silence that matches no alert so far."""
+    if not silences:
+        return
     from monitor.alerts.unmatched_names import find_unmatched_silences
+    from monitor.settings.loader import load_settings
+    from monitor.settings.translation import comparisons_of
     from monitor.texts.unmatched_names import write_unmatched
 
-    for each in find_unmatched_silences(silences, judged_alerts, dict.fromkeys(comparisons)):
+    try:
+        comparisons = comparisons_of(load_settings(config))
+    except ConfigError:
+        print_error(
+            "silences were not compared with alerts, because the configuration cannot be loaded: "
+            "see `rankwatch check`"
+        )
+        return
+    for each in find_unmatched_silences(silences, judged_alerts, comparisons):
         print_error(write_unmatched(each))
 
 
@@ -453,6 +484,9 @@ def list_deliveries(
         deliveries = store.outbox.deliveries(
             receiver=receiver, given_up_limit=_MOST_SETTLED if every else 0, limit=_MOST_DELIVERIES
         )
+        empty = "no pending deliveries. `rankwatch notify test` sends a test"
+        if receiver is not None and receiver not in store.outbox.receiver_health():
+            empty = f"no recent message to a receiver named {receiver!r}: check the name"
     columns = (
         "receiver comparison alert segment change at status attempts> next_attempt_at "
         "reason message"
@@ -464,7 +498,7 @@ def list_deliveries(
             map(_delivery_row, deliveries),
             columns,
             as_json=False,
-            empty="no pending deliveries. `rankwatch notify test` sends a test",
+            empty=empty,
         )
 
 

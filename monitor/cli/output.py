@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -43,7 +45,7 @@ VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 USAGE_EXIT = 64
 INTERNAL_EXIT = 70
 
-_LEAST_WIDTH = 12
+_LEAST_TEXT = 40  # columns of a terminal for a text that is broken into lines
 _GAP = 2
 # larger numbers are written in short form, because evidence of learned rules can be huge
 _LARGE = 1e4
@@ -137,64 +139,64 @@ def print_table(
     *,
     title: str | None = None,
 ) -> None:
-    """Print a table.
+    """Print a table. If there are no rows, only the title is printed.
 
     A column is right-aligned if its name ends with ``>``. Cells are text, never markup. On a
-    terminal, long texts are broken into lines. Otherwise, for example in a pipe, every row is one
-    line.
+    terminal, texts in the last column are broken into lines. If the terminal is too narrow for
+    this, they are below their row. Otherwise, for example in a pipe, every row is one line.
     """
     from rich.cells import cell_len
 
     if title is not None:
         print_line(_one_line(title))
     cells = [tuple(map(_one_line, row)) for row in rows]
+    if not cells:
+        return
     names = [column.removesuffix(">") for column in columns]
     are_numbers = [column.endswith(">") for column in columns]
     widths = []
     for number, name in enumerate(names):
         widths.append(max([cell_len(name), *(cell_len(row[number]) for row in cells)]))
-    if sys.stdout.isatty():
-        _draw_on_terminal(names, are_numbers, widths, cells)
+    is_terminal = sys.stdout.isatty()
+    least_width = sum(widths[:-1]) + _GAP * (len(widths) - 1) + min(widths[-1], _LEAST_TEXT)
+    is_narrow = is_terminal and least_width > shutil.get_terminal_size().columns
+    if is_terminal and not is_narrow:
+        _draw_on_terminal(names, are_numbers, cells)
         return
+    is_below = is_narrow and not are_numbers[-1]
+    if is_below:
+        del widths[-1]
     # rich would take ten times as long.
     for row in (names, *cells):
         line = ""
-        for cell, width, is_number in zip(row, widths, are_numbers, strict=True):
+        for cell, width, is_number in zip(row, widths, are_numbers, strict=False):
             blanks = " " * (width - cell_len(cell))
             padded = blanks + cell if is_number else cell + blanks
             line += padded + " " * _GAP
+        if is_below and row[-1] != "-":
+            line = f"{line.rstrip()}\n    {row[-1]}"
         sys.stdout.write(f"{line.rstrip()}\n")
 
 
 def _draw_on_terminal(
     names: Sequence[str],
     are_numbers: Sequence[bool],
-    widths: Sequence[int],
     cells: Iterable[Sequence[str]],
 ) -> None:
-    """Draw a table that breaks long texts into lines. ``widths`` are those of the widest cells."""
+    """Draw a table with colours. Texts in its last column are broken into lines."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    least_width = 0  # of the table, if its left columns are broken into lines
-    for name, is_number, widest in zip(names, are_numbers, widths, strict=True):
-        narrowest = widest if is_number else min(widest, _LEAST_WIDTH)  # numbers are never broken
-        least_width += narrowest + _GAP
+    for place, (name, is_number) in enumerate(zip(names, are_numbers, strict=True), start=1):
         justify: Literal["left", "right"] = "right" if is_number else "left"
-        table.add_column(name, justify=justify, overflow="fold", min_width=narrowest)
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=place < len(names))
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     console = Console()
     with console.capture() as drawn:
-        console.print(
-            table,
-            width=max(console.width, least_width),
-            crop=False,
-            no_wrap=False,
-            soft_wrap=least_width > console.width,
-        )
+        console.print(table)
     sys.stdout.write(drawn.get())
 
 
@@ -225,6 +227,23 @@ def print_objects(
         titles = [titles[place] for place in places]
         rows = [[row[place] for place in places] for row in rows]
     print_table(titles, rows, title=title)
+
+
+def join_segments(rows: Iterable[Mapping[str, Any]], keys: str) -> list[dict[str, Any]]:
+    """Return one row for all segments with the same values of these keys.
+
+    It is the row of the segment with the most users, and says how many segments it stands for.
+    """
+    groups: dict[object, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(itemgetter(*keys.split())(row), []).append(row)
+    joined = []
+    for group in groups.values():
+        widest = dict(max(group, key=itemgetter("users")))
+        if len(group) > 1:
+            widest["segment"] += f" and {len(group) - 1:,} more"
+        joined.append(widest)
+    return joined
 
 
 def cells_of(

@@ -170,12 +170,12 @@ def gate(  # noqa: PLR0913 - the command's options
     from monitor.service.clock import SystemClock
     from monitor.service.gate import decide_gate, describe_certificate, make_question
     from monitor.settings.loader import load_settings
-    from monitor.settings.translation import to_comparison
+    from monitor.settings.translation import comparisons_of
     from monitor.storage import opened_store
 
     settings = load_settings(config)
     question = make_question(
-        {options.name: to_comparison(options) for options in settings.comparisons},
+        comparisons_of(settings),
         comparison,
         margin=margin,
         alpha=alpha,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +15,7 @@ from monitor.cli.completion import DEFAULT_CONFIG, complete_slots
 from monitor.cli.output import (
     SOURCE_EXIT,
     attributes_of,
+    join_segments,
     log_errors_only,
     print_error,
     print_json,
@@ -276,10 +277,8 @@ def _print_results(results: Sequence[RunResult], stored: Sequence[_Row] = ()) ->
             row = result.coverage.all
             users = (f"{row.asked:,}", f"{row.paired:,}")
         changes = []
-        for change in result.transitions:
-            changes.append(
-                f"{change.alert}[{change.segment}] {change.from_state} -> {change.to_state}"
-            )
+        for change in join_segments(map(asdict, result.transitions), "alert from_state to_state"):
+            changes.append("{alert}[{segment}] {from_state} -> {to_state}".format_map(change))
         means = _means_of_all_users(_summaries_if_ok(result))
         begin = (format_second(result.claim.slot), result.claim.comparison, result.status, *users)
         rows.append((begin, means, (", ".join(changes),)))

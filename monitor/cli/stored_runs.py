@@ -270,18 +270,18 @@ def print_run(
             print_line(f"by chance: {lists}")
     else:
         _print_gaps(run, run.unpaired)
-    if run.arm_scores:
-        print_line()
-        of_arms = arm_table(run.arm_scores, run.unpaired.arm_gaps if run.unpaired else ())
-        print_table(of_arms.columns, of_arms.rows)
-        if run.unpaired is not None:
-            print_line(ARM_GAPS_EXPLAINED)
     tables = explanation_tables(explanation) if explanation else ()
     if run.unpaired is not None:
         tables = (*tables, *difference_tables(run.unpaired, titles, _MOST_ITEMS))
     for table in tables:
         print_line()
         print_table(table.columns, table.rows, title=table.title)
+    if run.arm_scores:
+        print_line()
+        of_arms = arm_table(run.arm_scores, run.unpaired.arm_gaps if run.unpaired else ())
+        print_table(of_arms.columns, of_arms.rows)
+        if run.unpaired is not None:
+            print_line(ARM_GAPS_EXPLAINED)
 
 
 def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:

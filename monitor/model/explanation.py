@@ -168,7 +168,8 @@ class Finding:
     compared: int  # number of compared users; number of asked users if lists are missing
     # Share of the drop that this cause explains; None without a drop
     explained: float | None = None
-    # Further figures of this kind of fault, such as the number of items gone
+    # Further figures by name. `docs/reference/json.md` says which kind of fault has which figures,
+    # and what they mean. Stored explanations and the JSON output contain them.
     detail: Mapping[str, float] = field(default_factory=dict)
     # Whether ``users`` is the number of all affected users, and they are all users of the segment.
     is_exact: bool = False

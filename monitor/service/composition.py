@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from monitor.alerts.notification_policy import NotificationPolicy
-from monitor.alerts.state_machine import INSTALLATION_LABEL, retire_alerts
+from monitor.alerts.state_machine import retire_alerts
 from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
@@ -27,8 +27,13 @@ from monitor.receivers import RunPings, open_receivers
 from monitor.service.runner import WatchedComparison
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
-from monitor.settings.runbooks import runbook_of
-from monitor.settings.translation import policy_of, to_comparison, to_schedule
+from monitor.settings.translation import (
+    comparisons_of,
+    complete_comparison,
+    policy_of,
+    to_comparison,
+    to_schedule,
+)
 from monitor.settings.unpaired_options import UnpairedOptions
 from monitor.sources import (
     UsersOptions,
@@ -112,10 +117,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
     shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
     policy = policy_of(settings)
-    comparisons = [
-        _complete_comparison(to_comparison(each), settings) for each in settings.comparisons
-    ]
-    selectors = share_selectors(policy.selectors, comparisons)
+    selectors = share_selectors(policy.selectors, comparisons_of(settings).values())
 
     def reopen(options: ComparisonOptions) -> WatchedComparison:
         return open_comparison(
@@ -180,7 +182,7 @@ def open_comparison(
     installation becomes a label of the alerts.
     """
     arms = _open_arms(options, pseudonyms)
-    comparison = _complete_comparison(to_comparison(options), settings, selectors)
+    comparison = complete_comparison(options, settings, selectors)
     is_live = options.baseline.is_live or options.candidate.is_live
     if shared is not None:
         arms = shared.shared_by(comparison, arms)
@@ -280,33 +282,6 @@ def _answers_of(family: str, settings: Settings) -> AnswerFolder | None:
         folder = f"{file}-answers"
     count = sum(options.family == family for options in settings.comparisons)
     return _answer_folder(Path(folder), family, count)
-
-
-def _complete_comparison(
-    comparison: Comparison,
-    settings: Settings,
-    selectors: Mapping[str, tuple[str, ...]] | None = None,
-) -> Comparison:
-    """Return the comparison with what its rules get from the settings of the installation.
-
-    These are the label of the installation, the URLs of runbooks, and whether items are shown.
-    ``selectors`` are those of `open_comparison`.
-    """
-    label = {}
-    if settings.installation is not None:
-        label = {INSTALLATION_LABEL: settings.installation}
-    rules = []
-    for rule in comparison.judging.rules:
-        runbook_url = rule.runbook_url or settings.runbook_url(runbook_of(rule))
-        labels = {**label, **rule.labels}
-        rules.append(replace(rule, labels=labels, runbook_url=runbook_url))
-    judging = replace(
-        comparison.judging,
-        rules=tuple(rules),
-        shows_items=settings.privacy.shows_items,
-        selectors=selectors or {},
-    )
-    return replace(comparison, judging=judging)
 
 
 def adapt_store(wiring: Wiring, store: SqlStore, clock: Clock) -> tuple[Transition, ...]:

@@ -172,6 +172,7 @@ class Runner:
     # These pings get the start and the end of each run, but no end if the claim was released or
     # lost.
     pings: tuple[RunPings, ...] = ()
+    comparisons: Mapping[str, Comparison] = field(default_factory=dict)  # all, by name
     claims: dict[int, Claim] = field(default_factory=dict)  # the claims of runs at work
     # How far the pulls of present runs are, by comparison.
     progress: dict[str, dict[str, PullProgress]] = field(default_factory=dict)
@@ -354,7 +355,7 @@ class Runner:
         request = memory_request(comparison, claim.slot)
         memory = self.store.history.memory_of(request)
         installation = self.store.alerts.installation(create=True)
-        unmatched = self._silences.unmatched(comparison.name, memory.states)
+        unmatched = self._silences.unmatched(comparison, memory.states, self.comparisons)
         return replace(memory, installation=installation, unmatched=unmatched)
 
     def _measure(

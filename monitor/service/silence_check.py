@@ -1,6 +1,6 @@
 """Finds active silences that match no alert."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -8,6 +8,7 @@ from monitor.alerts.unmatched_names import find_unmatched_silences, may_concern
 from monitor.model.alerts import AlertState
 from monitor.model.notifications import Silence
 from monitor.model.ports import Clock
+from monitor.model.rules import Comparison
 from monitor.model.run_reasons import UnmatchedName
 
 if TYPE_CHECKING:  # because importing SQLAlchemy is slow
@@ -27,26 +28,33 @@ class SilenceCheck:
         # result.
         self._checked: dict[int, tuple[float, tuple[UnmatchedName, ...]]] = {}
 
-    def unmatched(self, comparison: str, states: Sequence[AlertState]) -> tuple[UnmatchedName, ...]:
+    def unmatched(
+        self,
+        comparison: Comparison,
+        states: Sequence[AlertState],
+        comparisons: Mapping[str, Comparison],
+    ) -> tuple[UnmatchedName, ...]:
         """Return active silences that match no alert but seem meant for this comparison.
 
-        ``states`` are the states of the comparison's alerts.
+        ``states`` are the states of the comparison's alerts. ``comparisons`` are all comparisons.
         """
+        name = comparison.name
         unmatched: list[UnmatchedName] = []
         for silence in self._store.alerts.silences(ending_after=self._clock.now()):
-            if may_concern(silence, comparison) and find_unmatched_silences(
-                [silence], states, {comparison: None}
+            if may_concern(silence, name) and find_unmatched_silences(
+                [silence], states, {name: comparison}
             ):
-                unmatched += self._unmatched_by_all(silence)
+                unmatched += self._unmatched_by_all(silence, comparisons)
         return tuple(unmatched)
 
-    def _unmatched_by_all(self, silence: Silence) -> tuple[UnmatchedName, ...]:
+    def _unmatched_by_all(
+        self, silence: Silence, comparisons: Mapping[str, Comparison]
+    ) -> tuple[UnmatchedName, ...]:
         """Compare the silence with the alerts of all comparisons, unless this was done lately."""
         now_s = self._clock.monotonic()
         checked_s, unmatched = self._checked.get(silence.id, (-inf, ()))
         if now_s - checked_s >= _CHECKED_AGAIN_S:
             judged_alerts = self._store.alerts.names()
-            comparisons = dict.fromkeys(names.comparison for names in judged_alerts)
             unmatched = find_unmatched_silences([silence], judged_alerts, comparisons)
             self._checked[silence.id] = now_s, unmatched
         return unmatched

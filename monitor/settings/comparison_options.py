@@ -289,11 +289,11 @@ class ComparisonOptions(Options):
     """The accepted time between false alerts. On average, all learning rules of the comparison
     together raise at most one false alert in a period of this length."""
     rules: Annotated[tuple[AnyRule, ...], RulesOrDefault] = Field(default=(), max_length=200)
-    """The rules that decide when to alert. `rules: default` adds the default rules, which learn
-    what is normal and so need no thresholds."""
+    """The rules that decide when to alert. `rules: default` means the same as `default_rules:
+    true` without rules of your own."""
     default_rules: bool = False
-    """Whether the default rules are added to `rules`. A rule in `rules` replaces the default rule
-    of the same name."""
+    """Whether the default rules are added to `rules`. They learn what is normal, and so need no
+    thresholds. A rule in `rules` replaces the default rule of the same name."""
     dry_run: bool = False
     """With `true`, rankwatch stores alerts but notifies nobody. A rule can override this value."""
     labels: Mapping[LabelName, str] = Field(

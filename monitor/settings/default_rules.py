@@ -1,4 +1,4 @@
-"""The default rules of `rules: default`. They learn what is normal, so they have no thresholds."""
+"""The rules that `default_rules: true` adds. They learn what is normal, so they have no thresholds."""
 
 import re
 from collections import Counter

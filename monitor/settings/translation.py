@@ -16,6 +16,7 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.alerts.incidents import GROUP_FOR
 from monitor.alerts.notification_policy import NotificationPolicy
+from monitor.alerts.state_machine import INSTALLATION_LABEL
 from monitor.boundary.options import NOT_IN_HASH
 from monitor.measures.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.measures.metrics import parse
@@ -24,6 +25,7 @@ from monitor.model.statistics import NoiseFloor
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, receivers_by_name
 from monitor.settings.default_rules import arm_metrics_of, rules_of
+from monitor.settings.runbooks import runbook_of
 from monitor.settings.schedule import Schedule, schedule_of
 
 _DEADLINE = timedelta(minutes=10)
@@ -93,6 +95,41 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         judging=_judging_plan(options),
         item_url=options.item_url,
     )
+
+
+def comparisons_of(settings: Settings) -> dict[str, Comparison]:
+    """Return all comparisons by name."""
+    return {
+        options.name: complete_comparison(options, settings) for options in settings.comparisons
+    }
+
+
+def complete_comparison(
+    options: ComparisonOptions,
+    settings: Settings,
+    selectors: Mapping[str, tuple[str, ...]] | None = None,
+) -> Comparison:
+    """Return the comparison with what its rules get from the settings of the installation.
+
+    These are the label of the installation, the URLs of runbooks, and whether items are shown.
+    ``selectors`` are those matchers of the configuration that only its alerts can match.
+    """
+    comparison = to_comparison(options)
+    label = {}
+    if settings.installation is not None:
+        label = {INSTALLATION_LABEL: settings.installation}
+    rules = []
+    for rule in comparison.judging.rules:
+        runbook_url = rule.runbook_url or settings.runbook_url(runbook_of(rule))
+        labels = {**label, **rule.labels}
+        rules.append(replace(rule, labels=labels, runbook_url=runbook_url))
+    judging = replace(
+        comparison.judging,
+        rules=tuple(rules),
+        shows_items=settings.privacy.shows_items,
+        selectors=selectors or {},
+    )
+    return replace(comparison, judging=judging)
 
 
 def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from monitor.measures.kernels.ragged import offsets_of
-from monitor.measures.reading.lists import FlatLists, NoItems, join_lists, read_lists
+from monitor.measures.reading.lists import FlatLists, NoItems, join_lists, parse_cell, read_lists
 from monitor.model.id_forms import Forms, make_speller
 from monitor.model.model_versions import count_versions
 from monitor.model.rankings import CoverageReason, Pull, RankingTable
@@ -93,8 +93,11 @@ class ListCollector:
     ) -> None:
         """Add the user's list and the version of the model that made it.
 
-        The user is ``malformed`` if the value is no list of ids, or if the scores do not fit.
+        Texts are parsed as JSON. The user is ``malformed`` if the value is no list of ids, or if
+        the scores do not fit.
         """
+        value = parse_cell(value)
+        scores = parse_cell(scores)
         if user in self._users:
             note = "a user has more than one list"
             self.fail(user, CoverageReason.DUPLICATE_USER, note)

@@ -127,7 +127,7 @@ def write_needs_pairs(comparison: str) -> str:
     """Say that thresholds are suggested only for pairs of lists, and what to use instead."""
     return (
         f"each user of {comparison} is served by one arm only, and suggest needs the lists of both "
-        "arms for each user: use rules with learned:, such as rules: default"
+        "arms for each user: use rules with learned:, such as default_rules: true"
     )
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import sqlite3
 from contextlib import closing
@@ -69,8 +68,6 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(fired):
     assert (pending["to_state"], firing["to_state"]) == ("pending", "firing")
     _, listed = read_json("alerts")
     assert (listed["slot"][:10], listed["to_state"]) == ("2024-01-09", "firing")
-    assert [each["slot"][:10] for each in read_json("runs")] == ["2024-01-09", "2024-01-08"]
-    assert re.search("(?s)firing.*below 0.35", rankwatch("alerts").stdout)
 
 
 def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fails(world):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import objects, of_all, rankwatch
+from commands import objects, of_all, rankwatch, read_json
 
 LONG = "user_id,item,rank\n"
 COMPARE = "compare base.csv other.csv --item item --rank rank"
@@ -91,8 +91,20 @@ def test_check_a_run_show_and_alerts_name_what_matches_nothing_and_why_nothing_m
 def test_a_silence_that_matches_nothing_is_named_when_it_is_added_and_listed_and_by_runs():
     write_world("")
     rankwatch("run-once --slot 2024-01-08")
-    said = "nothing matches silence 1: no alert has alert=NoDta. Did you mean NoData?"
+    said = "nothing matches silence 1: no alert has alrt=NoData"
 
-    assert said in rankwatch("silence add alert=NoDta --for 1h --by kim").stderr
+    assert said in rankwatch("silence add alrt=NoData --for 1h --by kim").stderr
     assert said in rankwatch("silence").stderr
     assert said in rankwatch("run-once --slot 2024-01-09").stdout
+
+
+def test_alerts_print_what_segments_share_once_and_a_failed_run_prints_no_empty_table():
+    write_world("item-")
+    Path("rankwatch.yaml").write_text(CONFIGURATION.replace("['country=no']", "each"))
+    assert "Low[all and 1 more] quiet -> firing" in rankwatch("run-once --slot 2024-01-08").stdout
+    _all, _country = read_json("alerts")
+    Path("other.jsonl").unlink()
+    rankwatch("run-once --slot 2024-01-09")
+    shared = "(?s)Low +all and 1 more +firing.*RunFailing +all +pending.* see Low.* below 0.9"
+    assert re.search(shared, rankwatch("alerts").stdout)
+    assert "standard error" not in rankwatch("show shop").stdout

@@ -176,5 +176,6 @@ def test_ls_shows_pending_deliveries_with_their_reasons_and_with_all_those_given
         clock.pass_by(60)
         open_sender(store, receiver, clock).deliver_due()
         assert read_json("notify ls fake") == []
+        assert "named 'pager': check the name" in rankwatch("notify ls pager").stdout
         assert re.search("(?s)fake answered 401.*", table := rankwatch("notify ls --all").stdout)
         assert table.index("dead") < table.index("pending")

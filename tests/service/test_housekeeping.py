@@ -230,6 +230,6 @@ def test_few_runs_compare_silences_with_the_alerts_of_all_comparisons():
     check = SilenceCheck(store, clock)
     for seconds in (0, 599, 1):
         clock.pass_by(seconds)
-        (unmatched,) = check.unmatched("home-feed", [state()])
+        (unmatched,) = check.unmatched(comparison(), [state()], {})
         assert unmatched.name == "alert=x"
     assert store.alerts.names.call_count == 2

@@ -268,7 +268,7 @@ def test_values_that_only_fill_up_lists_are_no_items_in_files_wherever_they_stan
 
 
 PRINTED = """
-["a"]        expected a list of ids, found a JSON array in a text: return the array itself
+"[\\"a\\"]"  expected a list of ids, found a JSON array in a text: write the array itself
 ['a', 'b']   the text is not a JSON array of ids, but a list as Python prints it: write json.dumps
 ('a', None)  a list as Python prints it
 {a,b}        an array of PostgreSQL: select it with to_json

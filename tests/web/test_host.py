@@ -14,6 +14,7 @@ OTHERS = """
 evil.test evil.test:29108 localhost.evil.test 127.0.0.1.evil.test rankwatch.example.com.evil.test
 example.com user@evil.test [::1
 """
+PAGES = "/ /c/home-feed /api/v1/comparisons /api/v1/openapi.json /no-such-page"
 FOR_MACHINES = "/metrics /-/healthy /-/ready /api/v1/gate/home-feed?margin=0.1"
 
 
@@ -31,13 +32,7 @@ def test_pages_are_shown_under_our_names_and_addresses(open_site):
 
 def test_a_page_of_another_name_reads_nothing_where_nobody_authenticates(open_site):
     for host in [*OTHERS.split(), ""]:
-        for path in (
-            "/",
-            "/c/home-feed",
-            "/api/v1/comparisons",
-            "/api/v1/openapi.json",
-            "/no-such-page",
-        ):
+        for path in PAGES.split():
             status, _, body = open_site.get(path, Host=host)
             assert status == 421
             assert b"external_url" in body

@@ -366,7 +366,7 @@ def _describe(cell: object) -> str:
     # The text does not contain the cell itself, because it may contain anything.
     if isinstance(cell, str | bytes):
         if isinstance(parse_cell(cell), list):
-            return "expected a list of ids, found a JSON array in a text: return the array itself"
+            return "expected a list of ids, found a JSON array in a text: write the array itself"
         dialect = recognize_dialect(cell)
         problem = "the text is not a JSON array of ids"
         return problem if dialect is None else f"{problem}, but {dialect.name}: {dialect.advice}"

@@ -285,6 +285,7 @@ class OneShot:
             publisher=self.publisher,
             patience_s=DATABASE_PATIENCE_S,
             pings=pings,
+            comparisons=self.wiring.comparisons,
             on_progress=self.on_progress,
         )
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)

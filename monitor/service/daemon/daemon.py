@@ -287,7 +287,7 @@ class Daemon:
     def _status(self) -> Status:
         """Return the state that the daemon's page shows."""
         wiring = self._wiring
-        configuration = wiring.settings.model_dump(mode="json", exclude_unset=True)
+        configuration = wiring.settings.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return Status(
             version=__version__,
             started_at=self._started_at,
@@ -365,6 +365,7 @@ class Daemon:
             wiring = self._wiring
             settings = wiring.settings
             self._runner.pings = wiring.pings
+            self._runner.comparisons = wiring.comparisons
             self._places.most = settings.concurrent_runs
             self._outage_alert.installation = settings.installation
             self._outage_alert.runbook_url = settings.runbook_url(DATABASE_AWAY)

@@ -25,7 +25,6 @@ from monitor.sources.http.connection_pool import MAY_BE_LINK_LOCAL, tls_settings
 from monitor.sources.http.request import RequestFailure
 from monitor.texts.tls_faults import write_tls_fault
 
-_CHUNK_BYTES = 64 * 1024
 _ANSWERED = frozenset({HTTPStatus.OK.value, HTTPStatus.CREATED.value})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
@@ -105,23 +104,34 @@ async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytes | Non
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("identity", "gzip", "x-gzip", "deflate"):
         raise zlib.error
-    inflate = None if encoding == "identity" else zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-    if inflate is None and (response.content_length or 0) > most:
+    is_compressed = encoding != "identity"
+    if not is_compressed and (response.content_length or 0) > most:
         return None
+    inflate = None
     parts = []
     size = 0
     while content := await response.content.readany():
-        for start in range(0, len(content), _CHUNK_BYTES):
-            part = content[start : start + _CHUNK_BYTES]
-            if inflate is not None:
+        while content:
+            part = content
+            content = b""
+            if is_compressed:
+                if inflate is None or inflate.eof:  # gzip may have several members
+                    inflate = _make_inflate(encoding, part[0])
                 part = inflate.decompress(part, most + 1 - size)
+                content = inflate.unused_data
             parts.append(part)
             size += len(part)
             if size > most:
                 return None
-    if inflate is not None and not inflate.eof:
+    if is_compressed and (inflate is None or not inflate.eof):
         raise zlib.error
     return b"".join(parts)
+
+
+def _make_inflate(encoding: str, first_byte: int) -> "zlib._Decompress":
+    """Some servers send deflate without the header of zlib. Then no first byte ends with 8 or f."""
+    is_raw = encoding == "deflate" and first_byte & 0x0F not in (0x08, 0x0F)
+    return zlib.decompressobj(wbits=-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32)
 
 
 def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:

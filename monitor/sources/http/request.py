@@ -15,7 +15,7 @@ from yarl import URL
 
 from monitor.boundary.slot_templates import fill_slot, placeholders
 from monitor.measures.reading.ids import user_key
-from monitor.measures.reading.lists import parse_json
+from monitor.measures.reading.lists import parse_cell, parse_json
 from monitor.model.rankings import CoverageReason
 from monitor.model.runs import PullRequest
 from monitor.sources.expressions import Find, NotAppliedError, is_plain, make_finder, shape_of
@@ -121,7 +121,7 @@ class RequestTemplate:
     ) -> AnswersByUser | RequestFailure:
         """Select the list and scores of each user from the answer about these users."""
         try:
-            answer = parse_json(content)
+            answer = parse_cell(parse_json(content))
         except ValueError:
             note = (
                 f"answered {response.status} with {_describe_content(content, response)}, not JSON"

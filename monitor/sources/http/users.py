@@ -12,7 +12,7 @@ from yarl import URL
 
 from monitor.boundary.deadline import Deadline
 from monitor.boundary.slot_templates import fill_slot
-from monitor.measures.reading.lists import parse_json
+from monitor.measures.reading.lists import parse_cell, parse_json
 from monitor.model.errors import SourceError, UnreadableError
 from monitor.sources.columns import require_columns
 from monitor.sources.expressions import make_finder, shape_of
@@ -60,7 +60,7 @@ class HttpUsers(Table):
             raise SourceError(f"{options.host} {fetched.note}", permanent=False)
         content, _ = fetched
         try:
-            answer = parse_json(content)
+            answer = parse_cell(parse_json(content))
             users = make_finder(options.users)(answer)
         except ValueError:
             note = f"answered no JSON to which users ({options.users}) can be applied"

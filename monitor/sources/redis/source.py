@@ -17,7 +17,7 @@ from monitor.boundary.deadline import (
 )
 from monitor.boundary.foreign_errors import redis_cause
 from monitor.boundary.slot_templates import fill_slot
-from monitor.measures.reading.lists import parse_json
+from monitor.measures.reading.lists import parse_cell, parse_json
 from monitor.measures.reading.unreadable_values import Tally
 from monitor.model.errors import ConfigError, SourceError
 from monitor.model.rankings import CoverageReason, Pull, UserTable
@@ -203,7 +203,7 @@ class RedisSource:
     def _add_json(self, lists: ListCollector, user: str, document: str) -> None:
         scores = None
         try:
-            answer = parse_json(document)
+            answer = parse_cell(parse_json(document))
             items = self._items(answer)
             if self._scores is not None:
                 scores = self._scores(answer)

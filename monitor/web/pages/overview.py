@@ -160,11 +160,14 @@ def list_firing(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     """Return one `Firing` for each alert that fires in at least one segment.
 
     The most severe alert comes first. Of alerts with the same severity, alerts that fire for all
-    users come first.
+    users come first, and alerts that the newest run could judge.
     """
     firing_states = [state for state in states if state.state is State.FIRING]
-    # The state of the segment ``all`` comes first. The other states follow, oldest first.
-    firing_states.sort(key=lambda state: (state.segment != ALL, state.since, state.segment))
+    # The state of the segment ``all`` comes first. The other states follow. States that the newest
+    # run could not judge come last, and older states come before newer states.
+    firing_states.sort(
+        key=lambda state: (state.segment != ALL, not state.is_judged, state.since, state.segment)
+    )
     states_by_alert: dict[str, list[AlertState]] = {}
     for state in firing_states:
         states_by_alert.setdefault(state.alert, []).append(state)
@@ -185,9 +188,9 @@ def list_firing(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     return tuple(firing)
 
 
-def _rank_of_firing(firing: Firing) -> tuple[int, bool, datetime]:
-    """Return the sort key: the severity, whether it is only about segments, the begin."""
-    return _SEVERITIES.index(firing.severity), firing.segments[0] != ALL, firing.since
+def _rank_of_firing(firing: Firing) -> tuple[int, bool]:
+    """Return the sort key: the severity, and whether it is only about segments."""
+    return _SEVERITIES.index(firing.severity), firing.segments[0] != ALL
 
 
 def state_of(latest: LatestRun) -> ComparisonState:

@@ -211,7 +211,9 @@ def _write_table(
     caption: str = "",
     kind: str = "",
 ) -> Markup:
-    """Return a table as HTML. A template would take four times as long as this function.
+    """Return a table as HTML, or nothing if there are no rows.
+
+    A template would take four times as long as this function.
 
     If the name of a column ends with ``>``, the column has numbers. If ``kind`` is ``rows``, small
     screens show each cell of a row on its own line.
@@ -231,6 +233,8 @@ def _write_table(
         for start, cell in zip(cell_starts, row, strict=True):
             cells.append(f"{start}{escape(_escape_control_characters(cell))}</td>")
         lines.append(f"<tr>{''.join(cells)}</tr>\n")
+    if not lines:
+        return Markup()
     content = f"<thead><tr>{''.join(heads)}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody>"
     table = element("table", Markup(content), class_=kind or None)  # noqa: S704 - parts are escaped
     return element(

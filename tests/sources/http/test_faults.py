@@ -30,6 +30,10 @@ ok: 0 1 2
 cached: 0 1 2
 cached_for_all: 0 1 2
 gzip: 0 1 2
+json_in_text: 1 2 3
+raw_deflate: 1 2 3
+deflate: 1 2 3
+two_gzips: 1 2 3
 chunked: 0 1 2
 mixed: 1 2 3
 created: 1 2 3

@@ -73,7 +73,7 @@ def test_each_odd_key_has_its_reason_and_other_users_keep_their_lists(client):
         "half": "[1, 0.5]",
         "named": '[{"id": 1}]',
     }
-    client.mset({"ok": "[1]", "huge": '["é"]' * 10**5, **odd})
+    client.mset({"ok": '"[1]"', "huge": '["é"]' * 10**5, **odd})
     client.rpush("wrong", "1")
 
     pull = pulled(*odd, "wrong", "ok", "huge", "none", batch=4, **HERE)
