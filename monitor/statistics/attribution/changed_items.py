@@ -203,10 +203,10 @@ def are_other_items_kept(
     kept_by_affected = kept_share_of_others[affected & changes.is_known].clip(0, 1)
     if not len(kept_by_affected):
         return False
-    return bool(kept_by_affected.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+    return bool(kept_by_affected.mean() >= _KEPT_OF_USUAL * usually_kept(scene, changes, arm))
 
 
-def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+def usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
     """Return the mean share of items that the arm's lists usually keep.
 
     If it is not known, the mean share that the other arm's lists kept in this run is returned.
