@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from monitor.measures.kernels.exposure import weigh_exclusive
 from monitor.model.arrays import Codes, Flags, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
@@ -71,11 +72,35 @@ def find_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     None if there are fewer than `_LEAST_ITEMS` such items, or if they fill few places of the lists.
     None also if other items of these users' lists changed too.
     """
-    lists = changes.lists[arm]
     # New items are those that would be removed if both runs changed places.
-    new = _find_many_removed(lists.backwards, changes.lists[arm.other].backwards)
-    if new is None:
+    backwards = changes.lists[arm].backwards
+    new = _find_many_removed(backwards, changes.lists[arm.other].backwards)
+    return None if new is None else _make_new(scene, changes, arm, new)
+
+
+def find_rare_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users with new items that few users have each, such as another item for each user.
+
+    None if the number of users with such items rose little, or if other items of these users' lists
+    changed too.
+    """
+    lists = changes.lists[arm]
+    frequent = lists.backwards.find_removed(_LEAST_LISTS_OF_ITEM)
+    new = lists.backwards.find_removed(1, ignored=frequent.items)
+    gone = lists.find_removed(1)
+    users_before = int(np.isin(lists.former, gone.items).any(axis=1).sum())
+    users_now = int(np.isin(lists.present, new.items).any(axis=1).sum())
+    weight = weigh_exclusive(users_before, users_now)
+    if users_now < users_before or weight < _least_item_change(scene, changes, arm):
         return None
+    return _make_new(scene, changes, arm, new, usual=users_before / len(lists.present))
+
+
+def _make_new(
+    scene: Scene, changes: PairChanges, arm: Arm, new: RemovedItems, usual: float = 0.0
+) -> Hypothesis | None:
+    """Return the hypothesis that users got the ``new`` items. None if other items changed too."""
+    lists = changes.lists[arm]
     affected = changes.is_known & np.isin(lists.present, new.items).any(axis=1)
     # Each new item that at least one list has is no other item.
     all_new = lists.backwards.find_removed(1)
@@ -88,6 +113,7 @@ def find_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
         arm=arm,
         affected=affected,
         judged=changes.is_known,
+        usual=usual,
         detail={"items": float(len(new.items)), "exposure": new.share_of_places},
     )
 

@@ -13,6 +13,7 @@ from monitor.statistics.attribution.change_features import (
 )
 from monitor.statistics.attribution.changed_items import (
     find_new_items,
+    find_rare_new_items,
     find_removed_items,
     find_risen_or_fallen,
 )
@@ -54,6 +55,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
             find_risen_or_fallen,
             find_new_items,
             find_shifted,
+            find_rare_new_items,
             _find_replaced,
             _find_reordered,
         ):
