@@ -402,12 +402,12 @@ def test_a_segment_with_mixed_lists_is_named():
 def serve(shop):
     """What is found if the candidate serves the last items of that shop's lists."""
     rankings = iter(shop.rank(Arm.CANDIDATE, BEGINS))
-    planted = Planted(1.0, lambda *_: next(rankings)[-SHOP.k :])
+    planted = Planted(1, lambda *_: next(rankings)[-SHOP.k :])
     return measure(planted, BEGINS, past()).explanation.finding
 
 
 def test_lists_that_begin_five_places_later_are_called_shifted():
-    found = serve(replace(SHOP, k=SHOP.k + 5))
+    found = serve(replace(SHOP, k=15))
     assert (found.kind, found.arms) == (FaultKind.SHIFTED, (Arm.CANDIDATE,))
     assert found.detail == {"places": 5.0, "up": 1.0}
 
@@ -422,13 +422,10 @@ def test_new_items_of_all_places_are_named_and_a_few_popular_ones_among_them_are
     Or they get one new item at place 4, which few others get.
     """
 
-    def serve_foreign(_, own):
-        return [1000, *(2000 + item for item in own[1:])]
-
-    def insert_one(_, own):
-        return [*own[:3], 1000 + sum(own), *own[3:]]
-
-    for change in (serve_foreign, insert_one):
+    for change in (
+        lambda _, own: [1000, *(2000 + item for item in own[1:])],
+        lambda _, own: [*own[:3], 1000 + sum(own), *own[3:]],
+    ):
         found = measure(Planted(0.5, change), BEGINS, past()).explanation.finding
         assert (found.kind, found.users) == (FaultKind.ITEMS_NEW, 400)
 

@@ -35,6 +35,9 @@ _LEAST_ITEMS = 2
 # many lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson). In
 # `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
 _RARELY_LISTED = 5
+# Rare new items fill at most this share of the places of the lists that have them. Otherwise the
+# lists are random, or another model has other items.
+_RARE_PLACES = 0.25
 # Some items disappear every day. So the share of the places that the removed items filled must also
 # exceed this multiple of the same share in the other arm.
 _TIMES_USUAL = 3
@@ -81,17 +84,21 @@ def find_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
 def find_rare_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users with new items that few users have each, such as another item for each user.
 
-    None if the number of users with such items rose little, or if other items of these users' lists
-    changed too.
+    None if the number of users with such items rose little, or if they fill much of these users'
+    lists. None also if other items of these lists changed too.
     """
     lists = changes.lists[arm]
     frequent = lists.backwards.find_removed(_LEAST_LISTS_OF_ITEM)
     new = lists.backwards.find_removed(1, ignored=frequent.items)
     gone = lists.find_removed(1)
     users_before = int(np.isin(lists.former, gone.items).any(axis=1).sum())
-    users_now = int(np.isin(lists.present, new.items).any(axis=1).sum())
+    is_new = np.isin(lists.present, new.items)
+    has_new = is_new.any(axis=1)
+    users_now = int(has_new.sum())
     weight = weigh_exclusive(users_before, users_now)
     if users_now < users_before or weight < _least_item_change(scene, changes, arm):
+        return None
+    if is_new[has_new].sum() > _RARE_PLACES * lists.present_lengths[has_new].sum():
         return None
     return _make_new(scene, changes, arm, new, usual=users_before / len(lists.present))
 

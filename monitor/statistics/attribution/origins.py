@@ -6,7 +6,7 @@ from monitor.model.arrays import Codes, Flags, Floats, Rows
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.changed_items import usually_kept
-from monitor.statistics.attribution.changes import PairChanges
+from monitor.statistics.attribution.changes import OwnLists, PairChanges
 from monitor.statistics.attribution.scene import Scene, is_increase
 
 # About so many affected users are compared with the former lists of all users.
@@ -22,9 +22,11 @@ _STILL_OWN = 0.12
 _TYPICAL = 0.25
 
 # A list is close to another user's former list if both have as much in common as lists usually
-# keep. Lists of users outside of the run, and popular items, are close by chance. If users get the
-# lists of other users, at least this multiple of that number is close. In `drift-lists` it is 1.7
-# or more for lists of 5 items, and at most 1.4 for lists of popular items.
+# keep. Lists of users outside of the run, and popular items, are close by chance. If more than a
+# tenth of the lists would be close by chance, lists must have more in common.
+_CLOSE_BY_CHANCE = 0.1
+# If users get the lists of other users, at least this multiple of the number by chance is close. In
+# `drift-lists` it is 1.7 or more for lists of 5 items, and at most 1.4 for popular items.
 _TIMES_BY_CHANCE = 1.5
 
 
@@ -33,27 +35,40 @@ def find_origin(scene: Scene, changes: PairChanges, arm: Arm, affected: Flags) -
 
     Returns `REPLACED` for the user's own new lists, and `MIXED_UP` for other users' lists. Returns
     `NOISE` if the lists are neither. The ``affected`` users must have lists in both runs.
-
-    The lists are other users' lists only if clearly more of them than of the same users' former
-    lists are close to the former list of another user.
     """
     lists = changes.lists[arm]
-    former = _FormerLists(changes)
-    sample = _select_evenly(np.flatnonzero(affected), _SAMPLE)
-    by_chance = np.array([former.compare(lists.former[user], user) for user in sample])
-    now = np.array([former.compare(lists.present[user], user) for user in sample])
+    everybody = np.arange(len(affected))
+    codes_of_arms = [lists_of_arm.former for lists_of_arm in changes.lists.values()]
+    former_lists = _FormerLists(np.vstack(codes_of_arms), np.tile(everybody, len(Arm)))
+    sample = _select_evenly(everybody[affected], _SAMPLE)
     usual_share = _usual_share(scene, changes, arm, affected)
     # How much of a user's former list is also in the new list, and in the former lists of others.
     kept_share = lists.kept_share[sample].mean()
-    share_in_others = by_chance.mean()
+    share_in_others = np.mean([former_lists.compare(lists.former[row], row) for row in sample])
     if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
         return FaultKind.REPLACED
-    is_close = now.max(axis=1) >= usual_share
-    was_close = by_chance.max(axis=1) >= usual_share
-    is_clear = is_close.sum() >= _TIMES_BY_CHANCE * was_close.sum()
-    if is_clear and is_increase(is_close & ~was_close, was_close & ~is_close):
-        return FaultKind.MIXED_UP
+    # If many users have similar lists, many lists are close by chance. Often only the affected
+    # users got each other's lists, and fewer lists are close to those.
+    of_affected = _FormerLists(lists.former[affected], everybody[affected])
+    for others in (former_lists, of_affected):
+        if _are_from(others, lists, sample, usual_share):
+            return FaultKind.MIXED_UP
     return FaultKind.NOISE
+
+
+def _are_from(others: "_FormerLists", lists: OwnLists, sample: Rows, usual_share: float) -> bool:
+    """Whether lists of the users in ``sample`` belong to other users.
+
+    Clearly more of these lists than of the same users' former lists must be close to the former
+    list of another user.
+    """
+    nearest_now = [others.compare(lists.present[row], row).max() for row in sample]
+    nearest_before = [others.compare(lists.former[row], row).max() for row in sample]
+    least_share = max(usual_share, np.quantile(nearest_before, 1 - _CLOSE_BY_CHANCE))
+    is_close = np.array(nearest_now) >= least_share
+    was_close = np.array(nearest_before) >= least_share
+    is_clear = is_close.sum() >= _TIMES_BY_CHANCE * was_close.sum()
+    return bool(is_clear) and is_increase(is_close & ~was_close, was_close & ~is_close)
 
 
 def _usual_share(scene: Scene, changes: PairChanges, arm: Arm, affected: Flags) -> float:
@@ -66,16 +81,14 @@ def _usual_share(scene: Scene, changes: PairChanges, arm: Arm, affected: Flags) 
 
 
 class _FormerLists:
-    """The former lists of both arms, sorted by item."""
+    """Former lists, sorted by item. ``codes`` has the lists, and ``owners`` the rows of users."""
 
-    def __init__(self, changes: PairChanges) -> None:
-        arms = changes.lists.values()
-        self._lengths = np.concatenate([lists.former_lengths for lists in arms])
-        codes = np.vstack([lists.former for lists in arms])
+    def __init__(self, codes: Codes, owners: Rows) -> None:
+        self._owners = owners
+        self._lengths = (codes >= 0).sum(axis=1)
         order = np.argsort(codes, axis=None, kind="stable")
         self._items = codes.ravel()[order]
         self._rows: Rows = order // codes.shape[1]
-        self._users = len(codes) // len(arms)
 
     def compare(self, ranking: Codes, user: int) -> Floats:
         """Return the share of common items of one list with each former list, 0 to 1.
@@ -86,8 +99,8 @@ class _FormerLists:
         first = np.searchsorted(self._items, items, "left")
         end = np.searchsorted(self._items, items, "right")
         rows = [self._rows[low:high] for low, high in zip(first, end, strict=True)]
-        common = np.bincount(np.concatenate(rows), minlength=len(self._lengths))
-        common[user :: self._users] = 0
+        common = np.bincount(np.concatenate(rows), minlength=len(self._owners))
+        common[self._owners == user] = 0
         return np.asarray(common / np.maximum(self._lengths, len(items)))
 
 
