@@ -113,7 +113,14 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     by_new_items = find_by_feature(scene, arm, ChangeFeature.REPLACED, FaultKind.REPLACED)
     if by_new_items is None:
         return None
-    kind = find_origin(scene, changes, arm, by_new_items.affected)
+    affected_by_arm = {
+        arm: by_new_items.affected,
+        arm.other: np.zeros(len(scene.batch), dtype=bool),
+    }
+    of_other = find_by_feature(scene, arm.other, ChangeFeature.REPLACED, FaultKind.REPLACED)
+    if of_other is not None:
+        affected_by_arm[arm.other] = of_other.affected
+    kind = find_origin(scene, changes, arm, affected_by_arm)
     # Nearly all items of other users' lists and of unrelated lists are new. So the number of new
     # items is enough to recognize the affected users.
     if kind is not FaultKind.REPLACED:

@@ -1,5 +1,7 @@
 """Decides where lists with many new items come from."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from monitor.model.arrays import Codes, Flags, Floats, Rows
@@ -25,22 +27,23 @@ _TYPICAL = 0.25
 # keep. Lists of users outside of the run, and popular items, are close by chance. If more than a
 # tenth of the lists would be close by chance, lists must have more in common.
 _CLOSE_BY_CHANCE = 0.1
-# If users get the lists of other users, at least this multiple of the number by chance is close. In
-# `drift-lists` it is 1.7 or more for lists of 5 items, and at most 1.4 for popular items.
-_TIMES_BY_CHANCE = 1.5
 
 
-def find_origin(scene: Scene, changes: PairChanges, arm: Arm, affected: Flags) -> FaultKind:
-    """Decide where the lists of the affected users come from.
+def find_origin(
+    scene: Scene, changes: PairChanges, arm: Arm, affected_by_arm: Mapping[Arm, Flags]
+) -> FaultKind:
+    """Decide where an arm's lists of its affected users come from.
 
     Returns `REPLACED` for the user's own new lists, and `MIXED_UP` for other users' lists. Returns
-    `NOISE` if the lists are neither. The ``affected`` users must have lists in both runs.
+    `NOISE` if the lists are neither. The arm's affected users must have lists in both runs. The
+    lists of the other arm's affected users may be mixed up with theirs.
     """
     lists = changes.lists[arm]
-    everybody = np.arange(len(affected))
-    codes_of_arms = [lists_of_arm.former for lists_of_arm in changes.lists.values()]
-    former_lists = _FormerLists(np.vstack(codes_of_arms), np.tile(everybody, len(Arm)))
-    sample = _select_evenly(everybody[affected], _SAMPLE)
+    affected = affected_by_arm[arm]
+    sample = _select_evenly(np.flatnonzero(affected), _SAMPLE)
+    codes = np.vstack([changes.lists[each].former for each in Arm])
+    owners = np.tile(np.arange(len(affected)), len(Arm))
+    former_lists = _FormerLists(codes, owners)
     usual_share = _usual_share(scene, changes, arm, affected)
     # How much of a user's former list is also in the new list, and in the former lists of others.
     kept_share = lists.kept_share[sample].mean()
@@ -49,7 +52,8 @@ def find_origin(scene: Scene, changes: PairChanges, arm: Arm, affected: Flags) -
         return FaultKind.REPLACED
     # If many users have similar lists, many lists are close by chance. Often only the affected
     # users got each other's lists, and fewer lists are close to those.
-    of_affected = _FormerLists(lists.former[affected], everybody[affected])
+    is_affected = np.concatenate([affected_by_arm[each] for each in Arm])
+    of_affected = _FormerLists(codes[is_affected], owners[is_affected])
     for others in (former_lists, of_affected):
         if _are_from(others, lists, sample, usual_share):
             return FaultKind.MIXED_UP
@@ -67,8 +71,7 @@ def _are_from(others: "_FormerLists", lists: OwnLists, sample: Rows, usual_share
     least_share = max(usual_share, np.quantile(nearest_before, 1 - _CLOSE_BY_CHANCE))
     is_close = np.array(nearest_now) >= least_share
     was_close = np.array(nearest_before) >= least_share
-    is_clear = is_close.sum() >= _TIMES_BY_CHANCE * was_close.sum()
-    return bool(is_clear) and is_increase(is_close & ~was_close, was_close & ~is_close)
+    return is_increase(is_close & ~was_close, was_close & ~is_close)
 
 
 def _usual_share(scene: Scene, changes: PairChanges, arm: Arm, affected: Flags) -> float:
