@@ -13,6 +13,8 @@ from monitor.statistics.attribution.scene import Scene, is_increase
 
 # About so many affected users are compared with the former lists of all users.
 _SAMPLE = 300
+# For a mean over all other users, so many affected users are enough.
+_FEW = 100
 
 # Lists are still the user's own if they kept enough of the user's former list. The limit lies
 # between the share that another user's list has in common with it and the share that lists usually
@@ -47,7 +49,8 @@ def find_origin(
     usual_share = _usual_share(scene, changes, arm, affected)
     # How much of a user's former list is also in the new list, and in the former lists of others.
     kept_share = lists.kept_share[sample].mean()
-    share_in_others = np.mean([former_lists.compare(lists.former[row], row) for row in sample])
+    few = _select_evenly(sample, _FEW)
+    share_in_others = np.mean([former_lists.compare(lists.former[row], row) for row in few])
     if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
         return FaultKind.REPLACED
     # If many users have similar lists, many lists are close by chance. Often only the affected
