@@ -67,7 +67,7 @@ class FaultKind(StrEnum):
     RESPELLED = "respelled"  # the same items with other ids
     SHIFTED = "shifted"  # the items are some places higher or lower
     MIXED_UP = "mixed_up"  # users get other users' lists
-    NOISE = "noise"  # lists that are not like any user's lists
+    NOISE = "noise"  # lists that are unrelated to the users' earlier lists
     REPLACED = "replaced"  # more items are replaced than usual for the arm
     REORDERED = "reordered"  # the same items in another order
 

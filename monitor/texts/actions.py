@@ -97,8 +97,8 @@ FIRST_STEPS: Mapping[FaultKind, str] = {
         "rows that were shifted."
     ),
     FaultKind.NOISE: (
-        "withdraw the last change of {arms}. Usual causes: features that are missing, or ids of "
-        "items or users that do not fit the model."
+        "withdraw the last change of {arms}. Usual causes: features or embeddings that are missing "
+        "or broken, or ids of items or users that do not fit the model."
     ),
     FaultKind.REPLACED: (
         "ask whether a new model or catalogue of {arms} was wanted. If so, accept it. If not, "

@@ -61,7 +61,7 @@ _WHAT: Mapping[FaultKind, str] = {
         "shown"
     ),
     FaultKind.MIXED_UP: "get lists from the {arms} that belong to other users",
-    FaultKind.NOISE: "get lists from the {arms} that look random: no user had such lists before",
+    FaultKind.NOISE: "get lists from the {arms} that are unrelated to these users' earlier lists",
 }
 """What happened to the lists of some users. `_WRITERS` has a function for each other kind."""
 

@@ -98,7 +98,7 @@ stale                       as in the last run|returned an unchanged list
 items gone                  had items that nobody gets
 new items                   that hardly anybody got before
 others' lists               that belong to other users
-random                      that look random
+unrelated                   that are unrelated to
 other items                 more new items|between the former ones
 top reordered               get the same first three items|reversed the first three items
 reordered                   get the same items
@@ -125,7 +125,7 @@ KINDS = {
         items gone: items gone
         category gone: items gone
         one segment: other items
-        random noise: random
+        random noise: unrelated
         one arm broke: other items
         both broke: other items
         missing users: no list

@@ -193,7 +193,7 @@ FAULTS = {
         Fault("all users without lists", "700 of 700", broken(lambda _: None)),
         Fault("popular list for 1 %", "same list", broken(of_first(7, lambda _: POPULAR))),
         Fault("popular list for 20 %", "same list", broken(of_first(140, lambda _: POPULAR))),
-        Fault("random lists", "random", RANDOM),
+        Fault("random lists", "unrelated", RANDOM),
         Fault(
             "top 3 reversed",
             "another order",
@@ -209,7 +209,7 @@ FAULTS = {
         Fault("the same again", "country=DE", broken(of_country("DE", random_list))),
         Fault(
             "baseline broken",
-            "from the baseline that look random",
+            "from the baseline that are unrelated",
             broken(random_list, arm=Arm.BASELINE),
         ),
     ],
@@ -232,8 +232,8 @@ FAULTS = {
 }
 OF_THE_DAEMON = {
     "home-feed": [
-        Fault("kill -9 of the daemon", "random", RANDOM, restart),
-        Fault("a standby takes over", "random", RANDOM, take_over),
+        Fault("kill -9 of the daemon", "unrelated", RANDOM, restart),
+        Fault("a standby takes over", "unrelated", RANDOM, take_over),
     ]
 }
 OF_THE_DATABASE = {
@@ -244,7 +244,7 @@ OF_THE_DATABASE = {
     ],
     "home-feed": [
         Fault("database away: home-feed", "database", plant_nothing, is_optional=True),
-        Fault("Slack away and back", "random", contextmanager(without_slack)),
+        Fault("Slack away and back", "unrelated", contextmanager(without_slack)),
     ],
     "newsletter": [Fault("database away: newsletter", "database", plant_nothing, is_optional=True)],
 }

@@ -5,11 +5,9 @@ from enum import StrEnum
 from itertools import zip_longest
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.measures.kernels.list_traits import number_repeated
-from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
-from monitor.model.explanation import FaultKind
+from monitor.model.arrays import Codes, Flags, Floats, Integers
 from monitor.model.immutable import immutable
 from monitor.statistics.attribution.changes import OwnLists
 
@@ -229,21 +227,6 @@ def _pad(histograms: Sequence[Sequence[float]]) -> Floats:
 _LEAST_SHARING_USERS = 5
 _LEAST_SHARING_SHARE = 0.001
 
-# `find_origin` compares about so many former lists with the lists of about so many affected users.
-_OTHER_LISTS = 500
-_SAMPLE = 300
-
-# Lists are still the user's own if they kept enough of the user's former list. The limit lies
-# between the share that another user's list has in common with it and the share that lists usually
-# keep. It is this part of the way from the first share to the second.
-_STILL_OWN = 0.12
-
-# Other users' lists resemble the former lists of all users as much as former lists resemble each
-# other. Random lists do not. At least this part of that resemblance is enough. The first part is
-# for the most similar of the former lists, and the second is for the mean over all of them.
-_LIKE_ONE = 0.75
-_LIKE_ALL = 0.6
-
 
 def flag_shared_lists(
     codes: Codes, least_users: int = _LEAST_SHARING_USERS
@@ -259,68 +242,3 @@ def flag_shared_lists(
     users_with_list = np.bincount(list_numbers + 1, minlength=1)[list_numbers + 1]
     is_shared = users_with_list >= max(least_users, _LEAST_SHARING_SHARE * len(codes))
     return is_shared & (list_numbers >= 0), list_numbers
-
-
-def find_origin(lists: OwnLists, affected: Flags) -> FaultKind:
-    """Decide where the lists of the affected users come from.
-
-    Returns `MIXED_UP` for other users' lists, `NOISE` for random lists, and `REPLACED` for the
-    user's own new lists. The ``affected`` users must have lists in both runs.
-    """
-    affected_users = _select_evenly(np.flatnonzero(affected), _SAMPLE)
-    other_users = _select_evenly(np.flatnonzero(lists.former_lengths), _OTHER_LISTS)
-    other_lists = lists.former[other_users]
-    common_before = _count_common(lists.former[affected_users], other_lists)
-    common_now = _count_common(lists.present[affected_users], other_lists)
-    # A user's list is not compared with the user's own former list.
-    is_own = affected_users[:, np.newaxis] == other_users
-    common_before[is_own] = 0
-    common_now[is_own] = 0
-    # How much of a user's former list is also in the new list.
-    kept_share = lists.kept_share[affected_users].mean()
-    # How much of it is in the former lists of other users.
-    share_in_others = common_before.mean() / lists.former_lengths[affected_users].mean()
-    # How much of it is in the new list if the user is healthy.
-    kept_by_healthy = lists.kept_share[~affected & ~np.isnan(lists.kept_share)]
-    usual_share = 1.0
-    if len(kept_by_healthy):
-        usual_share = float(kept_by_healthy.mean())
-    if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
-        return FaultKind.REPLACED
-    # Each new list is compared with its most similar former list, and with all of them on average.
-    most_common_now = common_now.max(axis=1).mean()
-    most_common_before = common_before.max(axis=1).mean()
-    resembles_one = most_common_now >= _LIKE_ONE * most_common_before
-    resembles_all = common_now.mean() >= _LIKE_ALL * common_before.mean()
-    if resembles_one and resembles_all:
-        return FaultKind.MIXED_UP
-    return FaultKind.NOISE
-
-
-def _select_evenly(rows: Rows, count: int) -> Rows:
-    """Select about ``count`` of the rows, evenly spaced."""
-    return rows[:: max(1, len(rows) // count)]
-
-
-def _count_common(lists: Codes, other_lists: Codes) -> npt.NDArray[np.float32]:
-    """Count the items that each list has in common with each of the other lists.
-
-    The result has the shape (lists, other lists).
-    """
-    is_item = other_lists >= 0
-    items = np.unique(other_lists[is_item])
-    # Row i of ``has_item`` says which other lists have the item items[i].
-    has_item = np.zeros((len(items), len(other_lists)), dtype=np.float32)
-    # Both have one value for each item of each other list, in the same order.
-    list_index, _ = np.nonzero(is_item)
-    item_row = np.searchsorted(items, other_lists[is_item])
-    has_item[item_row, list_index] = 1
-    # A code above all items would get the index len(items), which does not exist. It is clipped
-    # here, and the next statement ignores it.
-    item_index = np.searchsorted(items, lists).clip(max=len(items) - 1)
-    is_there = (lists >= 0) & (items[item_index] == lists)
-    common = np.zeros((len(lists), len(other_lists)), dtype=np.float32)
-    # The loop adds one place after the other, because an array of all places would be too large.
-    for place in range(lists.shape[1]):
-        common += np.where(is_there[:, place, np.newaxis], has_item[item_index[:, place]], 0)
-    return common

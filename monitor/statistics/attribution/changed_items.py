@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from monitor.measures.kernels.exposure import weigh_exclusive
 from monitor.model.arrays import Codes, Flags, Integers
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
@@ -34,6 +35,9 @@ _LEAST_ITEMS = 2
 # many lists. An item of five lists disappears by chance in fewer than 1 of 100 cases (Poisson). In
 # `incidents` seed 57006 this search finds 410 of 428 users. Without it 325 users are found.
 _RARELY_LISTED = 5
+# Rare new items fill at most this share of the places of the lists that have them. Otherwise the
+# lists are random, or another model has other items.
+_RARE_PLACES = 0.25
 # Some items disappear every day. So the share of the places that the removed items filled must also
 # exceed this multiple of the same share in the other arm.
 _TIMES_USUAL = 3
@@ -71,11 +75,39 @@ def find_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     None if there are fewer than `_LEAST_ITEMS` such items, or if they fill few places of the lists.
     None also if other items of these users' lists changed too.
     """
-    lists = changes.lists[arm]
     # New items are those that would be removed if both runs changed places.
-    new = _find_many_removed(lists.backwards, changes.lists[arm.other].backwards)
-    if new is None:
+    backwards = changes.lists[arm].backwards
+    new = _find_many_removed(backwards, changes.lists[arm.other].backwards)
+    return None if new is None else _make_new(scene, changes, arm, new)
+
+
+def find_rare_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users with new items that few users have each, such as another item for each user.
+
+    None if the number of users with such items rose little, or if they fill much of these users'
+    lists. None also if other items of these lists changed too.
+    """
+    lists = changes.lists[arm]
+    frequent = lists.backwards.find_removed(_LEAST_LISTS_OF_ITEM)
+    new = lists.backwards.find_removed(1, ignored=frequent.items)
+    gone = lists.find_removed(1)
+    users_before = int(np.isin(lists.former, gone.items).any(axis=1).sum())
+    is_new = np.isin(lists.present, new.items)
+    has_new = is_new.any(axis=1)
+    users_now = int(has_new.sum())
+    weight = weigh_exclusive(users_before, users_now)
+    if users_now < users_before or weight < _least_item_change(scene, changes, arm):
         return None
+    if is_new[has_new].sum() > _RARE_PLACES * lists.present_lengths[has_new].sum():
+        return None
+    return _make_new(scene, changes, arm, new, usual=users_before / len(lists.present))
+
+
+def _make_new(
+    scene: Scene, changes: PairChanges, arm: Arm, new: RemovedItems, usual: float = 0.0
+) -> Hypothesis | None:
+    """Return the hypothesis that users got the ``new`` items. None if other items changed too."""
+    lists = changes.lists[arm]
     affected = changes.is_known & np.isin(lists.present, new.items).any(axis=1)
     # Each new item that at least one list has is no other item.
     all_new = lists.backwards.find_removed(1)
@@ -88,6 +120,7 @@ def find_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
         arm=arm,
         affected=affected,
         judged=changes.is_known,
+        usual=usual,
         detail={"items": float(len(new.items)), "exposure": new.share_of_places},
     )
 
@@ -203,10 +236,10 @@ def are_other_items_kept(
     kept_by_affected = kept_share_of_others[affected & changes.is_known].clip(0, 1)
     if not len(kept_by_affected):
         return False
-    return bool(kept_by_affected.mean() >= _KEPT_OF_USUAL * _usually_kept(scene, changes, arm))
+    return bool(kept_by_affected.mean() >= _KEPT_OF_USUAL * usually_kept(scene, changes, arm))
 
 
-def _usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+def usually_kept(scene: Scene, changes: PairChanges, arm: Arm) -> float:
     """Return the mean share of items that the arm's lists usually keep.
 
     If it is not known, the mean share that the other arm's lists kept in this run is returned.

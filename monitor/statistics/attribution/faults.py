@@ -468,7 +468,7 @@ def _estimate_share(
         outliers = find_outlying_bins(bins, usual)
         if outliers is not None:
             # If all affected users are in the outlying bins, their share can be computed directly.
-            # `REPLACED` finds random lists and other users' lists. All of them are outliers.
+            # `REPLACED` finds unrelated lists and other users' lists. All of them are outliers.
             are_all_outlying = feature is ChangeFeature.REPLACED
             if feature is ChangeFeature.REORDERED:
                 # `REORDERED` finds reversed lists. A reversed list gets from bin b into bin

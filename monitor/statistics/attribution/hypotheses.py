@@ -8,16 +8,17 @@ from monitor.model.explanation import SIMILAR_FAULTS, FaultKind
 from monitor.model.rankings import ALL, Arm, CoverageReason
 from monitor.statistics.attribution.change_features import (
     ChangeFeature,
-    find_origin,
     least_affected_share,
     share_bins,
 )
 from monitor.statistics.attribution.changed_items import (
     find_new_items,
+    find_rare_new_items,
     find_removed_items,
     find_risen_or_fallen,
 )
 from monitor.statistics.attribution.changes import PairChanges
+from monitor.statistics.attribution.origins import find_origin
 from monitor.statistics.attribution.scene import (
     Hypothesis,
     Scene,
@@ -54,6 +55,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
             find_risen_or_fallen,
             find_new_items,
             find_shifted,
+            find_rare_new_items,
             _find_replaced,
             _find_reordered,
         ):
@@ -111,9 +113,16 @@ def _find_replaced(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis |
     by_new_items = find_by_feature(scene, arm, ChangeFeature.REPLACED, FaultKind.REPLACED)
     if by_new_items is None:
         return None
-    kind = find_origin(changes.lists[arm], by_new_items.affected)
-    # Nearly all items of other users' lists and of random lists are new. So the number of new items
-    # is enough to recognize the affected users.
+    affected_by_arm = {
+        arm: by_new_items.affected,
+        arm.other: np.zeros(len(scene.batch), dtype=bool),
+    }
+    of_other = find_by_feature(scene, arm.other, ChangeFeature.REPLACED, FaultKind.REPLACED)
+    if of_other is not None:
+        affected_by_arm[arm.other] = of_other.affected
+    kind = find_origin(scene, changes, arm, affected_by_arm)
+    # Nearly all items of other users' lists and of unrelated lists are new. So the number of new
+    # items is enough to recognize the affected users.
     if kind is not FaultKind.REPLACED:
         return replace(by_new_items, kind=kind)
     # A user's own new list may also have few new items. `ChangeFeature.TOTAL` counts new items and
