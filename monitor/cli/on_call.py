@@ -111,7 +111,9 @@ def list_alerts(
     """
     with opened_database(config) as (store, configured):
         states = store.alerts.states(comparison)
-        transitions = store.alerts.transitions(comparison=comparison, limit=limit)
+        # Transitions that are printed in one line count once.
+        most = limit if as_json else None
+        transitions = store.alerts.transitions(comparison=comparison, limit=most)
     if not states and not transitions:
         require_known(comparison, configured)
     if not states and not as_json:
@@ -125,8 +127,9 @@ def list_alerts(
         for line in _quiet_lines(states, configured):
             print_line(line)
         print_line()
+    rows = _transition_rows(transitions, as_json=as_json)
     print_objects(
-        _transition_rows(transitions, as_json=as_json),
+        rows[-(limit or len(rows)) :],
         _TRANSITION_COLUMNS,
         as_json=as_json,
         title="Transitions",
@@ -486,7 +489,10 @@ def list_deliveries(
         )
         empty = "no pending deliveries. `rankwatch notify test` sends a test"
         if receiver is not None and receiver not in store.outbox.receiver_health():
-            empty = f"no recent message to a receiver named {receiver!r}: check the name"
+            empty = (
+                f"no recent message to a receiver named {receiver!r}: check the name, or send a "
+                "test with `rankwatch notify test`"
+            )
     columns = (
         "receiver comparison alert segment change at status attempts> next_attempt_at "
         "reason message"

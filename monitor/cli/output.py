@@ -194,7 +194,9 @@ def _draw_on_terminal(
         table.add_column(name, justify=justify, overflow="fold", no_wrap=place < len(names))
     for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    console = Console()
+    # On a terminal without cursor control, rich would take 80 columns.
+    width, height = shutil.get_terminal_size()
+    console = Console(width=width, height=height)
     with console.capture() as drawn:
         console.print(table)
     sys.stdout.write(drawn.get())

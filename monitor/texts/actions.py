@@ -98,7 +98,8 @@ FIRST_STEPS: Mapping[FaultKind, str] = {
     ),
     FaultKind.NOISE: (
         "withdraw the last change of {arms}. Usual causes: features or embeddings that are missing "
-        "or broken, or ids of items or users that do not fit the model."
+        "or broken, ids of items or users that do not fit the model, or a cache key without the "
+        "user. Then these are lists of users who are not in this run."
     ),
     FaultKind.REPLACED: (
         "ask whether a new model or catalogue of {arms} was wanted. If so, accept it. If not, "

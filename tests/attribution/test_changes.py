@@ -73,15 +73,15 @@ def amounts(found, arm, row=0):
 
 def test_a_reversal_is_order_of_the_arm_that_was_reversed_and_nothing_else():
     for name in METRICS:
-        for arm, other, present in (
-            (Arm.BASELINE, Arm.CANDIDATE, "654321:427819"),
-            (Arm.CANDIDATE, Arm.BASELINE, "123456:918724"),
+        for arm, present in (
+            (Arm.BASELINE, "654321:427819"),
+            (Arm.CANDIDATE, "123456:918724"),
         ):
             found = change(name, BEFORE, present)
             membership, _, length = amounts(found, arm)
             assert membership == 0.0
             assert length == 0.0
-            assert amounts(found, other) == (0.0, 0.0, 0.0)
+            assert amounts(found, arm.other) == (0.0, 0.0, 0.0)
 
 
 def test_a_swap_a_truncation_and_a_replacement_agree_with_values_worked_by_hand():
@@ -293,20 +293,19 @@ def test_turned_lists_are_reported_as_a_change_of_the_first_items():
     shop = draw_shop(57024)
     fault = draw_fault(Kind.TOP_SHUFFLED, 57030, begins=8)
     lists = measure(fault, 9, past(shop, 8), shop).lists
-    since = after(past(shop, 8), lists)
-    found = measure(fault, 10, since, shop).explanation
+    found = measure(fault, 10, after(past(shop, 8), lists), shop).explanation
     assert not find_wrong(fault, shop, read(found.sentence), 10)
 
 
 def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
+    lists = past().last_lists
+    rows = np.arange(0, SHOP.users, 2)
+    arms = {arm: take_table(getattr(lists, arm), rows) for arm in ("baseline", "candidate")}
+    half = after(past(), replace(lists, **arms))
     for kind in [Kind.TRUNCATED, Kind.STALE]:
-        lists = past().last_lists
-        assert lists is not None
-        rows = np.arange(0, SHOP.users, 2)
-        arms = {arm: take_table(getattr(lists, arm), rows) for arm in ("baseline", "candidate")}
-        half = replace(lists, **arms)
-        _, wrong = explain(draw_fault(kind, 5, begins=BEGINS), after(past(), half))
-        assert not wrong
+        assert not explain(draw_fault(kind, 5, begins=BEGINS), half)[1]
+    healthy = Fault(kind=Kind.NOISE, begins=99)
+    assert measure(healthy, BEGINS, half).explanation.finding is None
 
 
 def test_users_who_share_a_list_since_different_days_are_all_counted():
@@ -325,8 +324,7 @@ def test_users_who_share_a_list_since_different_days_are_all_counted():
 def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
     fault = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
     lists = measure(fault, BEGINS, past()).lists
-    since = after(past(), lists)
-    found = measure(fault, BEGINS + 1, since).explanation
+    found = measure(fault, BEGINS + 1, after(past(), lists)).explanation
     assert found.sentence.startswith(
         "8 of 800 users (1 %) get one and the same list from the candidate"
     )

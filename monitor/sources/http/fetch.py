@@ -26,6 +26,7 @@ from monitor.sources.http.request import RequestFailure
 from monitor.texts.tls_faults import write_tls_fault
 
 _ANSWERED = frozenset({HTTPStatus.OK.value, HTTPStatus.CREATED.value})
+_START_OF_GZIP = 0x1F  # the first byte of each member; what follows the last one is ignored
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -115,8 +116,10 @@ async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytes | Non
             part = content
             content = b""
             if is_compressed:
-                if inflate is None or inflate.eof:  # gzip may have several members
+                if inflate is None or (inflate.eof and part[0] == _START_OF_GZIP):
                     inflate = _make_inflate(encoding, part[0])
+                elif inflate.eof:
+                    break
                 part = inflate.decompress(part, most + 1 - size)
                 content = inflate.unused_data
             parts.append(part)
@@ -129,7 +132,10 @@ async def _read_body(response: aiohttp.ClientResponse, most: int) -> bytes | Non
 
 
 def _make_inflate(encoding: str, first_byte: int) -> "zlib._Decompress":
-    """Some servers send deflate without the header of zlib. Then no first byte ends with 8 or f."""
+    """Some servers send deflate without the header of zlib.
+
+    Then the low four bits of the first byte are never 8 or f.
+    """
     is_raw = encoding == "deflate" and first_byte & 0x0F not in (0x08, 0x0F)
     return zlib.decompressobj(wbits=-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32)
 

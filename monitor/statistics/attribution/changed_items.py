@@ -87,10 +87,10 @@ def find_rare_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothe
     None if the number of users with such items rose little, or if they fill much of these users'
     lists. None also if other items of these lists changed too.
     """
-    lists = changes.lists[arm]
-    frequent = lists.backwards.find_removed(_LEAST_LISTS_OF_ITEM)
-    new = lists.backwards.find_removed(1, ignored=frequent.items)
-    gone = lists.find_removed(1)
+    # Without an earlier list, each of a user's rare items would seem to be new.
+    lists = changes.lists[arm].select(changes.is_known)
+    new = _find_rare_removed(lists.backwards)
+    gone = _find_rare_removed(lists)
     users_before = int(np.isin(lists.former, gone.items).any(axis=1).sum())
     is_new = np.isin(lists.present, new.items)
     has_new = is_new.any(axis=1)
@@ -101,6 +101,12 @@ def find_rare_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothe
     if is_new[has_new].sum() > _RARE_PLACES * lists.present_lengths[has_new].sum():
         return None
     return _make_new(scene, changes, arm, new, usual=users_before / len(lists.present))
+
+
+def _find_rare_removed(lists: OwnLists) -> RemovedItems:
+    """Return the items that few users had, and that hardly any user has now."""
+    frequent = lists.find_removed(_LEAST_LISTS_OF_ITEM)
+    return lists.find_removed(1, ignored=frequent.items)
 
 
 def _make_new(

@@ -88,6 +88,15 @@ class OwnLists:
             present_lengths=self.former_lengths,
         )
 
+    def select(self, rows: Flags) -> "OwnLists":
+        """Return the lists of these users."""
+        return OwnLists(
+            former=self.former[rows],
+            former_lengths=self.former_lengths[rows],
+            present=self.present[rows],
+            present_lengths=self.present_lengths[rows],
+        )
+
     @property
     def kept_share(self) -> Floats:
         """Number of items in both lists, divided by the length of the longer list, 0 to 1.

@@ -22,13 +22,15 @@ _FEW = 100
 _STILL_OWN = 0.12
 
 # The share that lists usually keep is measured in this run if at least this share of the users is
-# not affected. If fewer are not affected, their lists are no typical lists.
+# not affected. If more users are affected, the few other lists are not typical.
 _TYPICAL = 0.25
 
 # A list is close to another user's former list if both have as much in common as lists usually
-# keep. Lists of users outside of the run, and popular items, are close by chance. If more than a
-# tenth of the lists would be close by chance, lists must have more in common.
+# keep. Lists with popular items, or of users outside of the run, may be close by chance. If more
+# than a tenth of the lists would be close by chance, lists must have more in common.
 _CLOSE_BY_CHANCE = 0.1
+# Shares may be off by this much, because the mean of equal shares is rounded.
+_ROUNDING = 1e-9
 
 
 def find_origin(
@@ -49,8 +51,10 @@ def find_origin(
     usual_share = _usual_share(scene, changes, arm, affected)
     # How much of a user's former list is also in the new list, and in the former lists of others.
     kept_share = lists.kept_share[sample].mean()
+    known = np.flatnonzero(lists.former_lengths)
+    own_lists = _FormerLists(lists.former[known], known)
     few = _select_evenly(sample, _FEW)
-    share_in_others = np.mean([former_lists.compare(lists.former[row], row) for row in few])
+    share_in_others = np.mean([own_lists.compare(lists.former[row], row).mean() for row in few])
     if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
         return FaultKind.REPLACED
     # If many users have similar lists, many lists are close by chance. Often only the affected
@@ -71,7 +75,7 @@ def _are_from(others: "_FormerLists", lists: OwnLists, sample: Rows, usual_share
     """
     nearest_now = [others.compare(lists.present[row], row).max() for row in sample]
     nearest_before = [others.compare(lists.former[row], row).max() for row in sample]
-    least_share = max(usual_share, np.quantile(nearest_before, 1 - _CLOSE_BY_CHANCE))
+    least_share = max(usual_share, np.quantile(nearest_before, 1 - _CLOSE_BY_CHANCE)) - _ROUNDING
     is_close = np.array(nearest_now) >= least_share
     was_close = np.array(nearest_before) >= least_share
     return is_increase(is_close & ~was_close, was_close & ~is_close)

@@ -160,7 +160,7 @@ def list_firing(states: Sequence[AlertState]) -> tuple[Firing, ...]:
     """Return one `Firing` for each alert that fires in at least one segment.
 
     The most severe alert comes first. Of alerts with the same severity, alerts that fire for all
-    users come first, and alerts that the newest run could judge.
+    users come first. Of these, alerts that the newest run could judge come first.
     """
     firing_states = [state for state in states if state.state is State.FIRING]
     # The state of the segment ``all`` comes first. The other states follow. States that the newest
