@@ -43,6 +43,6 @@ def test_drivers_of_the_extras_are_pinned_and_the_core_never_imports_them():
 def test_what_is_pinned_runs_on_the_first_python_3_11():
     for packages in ROOT.glob(".venv/*/lib/python3.11/site-packages"):
         for package in distributions(path=[str(packages)]):
-            assert "3.11.0" in SpecifierSet(package.metadata.get("Requires-Python", "")), (
+            assert "3.11.0" in SpecifierSet(*package.metadata.get_all("Requires-Python", [])), (
                 package.name
             )
