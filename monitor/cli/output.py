@@ -234,7 +234,7 @@ def print_objects(
 def join_segments(rows: Iterable[Mapping[str, Any]], keys: str) -> list[dict[str, Any]]:
     """Return one row for all segments with the same values of these keys.
 
-    It is the row of the segment with the most users, and says how many segments it stands for.
+    It is the row of the segment with the most users. Its segment says how many more there are.
     """
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for row in rows:

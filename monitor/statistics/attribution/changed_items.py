@@ -90,8 +90,8 @@ def find_rare_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothe
     # Without an earlier list, each of a user's rare items would seem to be new.
     lists = changes.lists[arm].select(changes.is_known)
     new = _find_rare_removed(lists.backwards)
-    gone = _find_rare_removed(lists)
-    users_before = int(np.isin(lists.former, gone.items).any(axis=1).sum())
+    removed = _find_rare_removed(lists)
+    users_before = int(np.isin(lists.former, removed.items).any(axis=1).sum())
     is_new = np.isin(lists.present, new.items)
     has_new = is_new.any(axis=1)
     users_now = int(has_new.sum())
