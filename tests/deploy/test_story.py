@@ -11,6 +11,7 @@ import re
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from deploy.dashboards import Page
 from deploy.shipped import alerts, text_of
 from factories import HOUR
 from monitor.model.immutable import immutable
-from monitor.model.instants import utc_now
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import serving, wait_for
 from servers.prometheus import Prometheus, running_prometheus
@@ -195,13 +195,14 @@ def _played(folder, pace, stack):
     alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(collector.url, pace))
     stack.callback(alertmanager.stop)
     baseline, candidate = (stack.enter_context(running_recommender()) for _ in range(2))
-    urls = {
-        "baseline": baseline.url,
-        "candidate": candidate.url,
-        "alertmanager": alertmanager.url,
-        "pinged": pinged.url,
-    }
-    _write(folder, every=300 // pace, **urls)
+    _write(
+        folder,
+        every=300 // pace,
+        baseline=baseline.url,
+        candidate=candidate.url,
+        alertmanager=alertmanager.url,
+        pinged=pinged.url,
+    )
     with pytest.MonkeyPatch.context() as patch:
         # Alertmanager ends alerts by the machine's clock.
         patch.delenv(SHIFT_VARIABLE, raising=False)
@@ -238,7 +239,7 @@ def _country(place):
 def _write(folder, *, every, **urls):
     users = "".join(f"u{place},{_country(place)}\n" for place in range(USERS))
     (folder / "users.csv").write_text(f"user_id,country\n{users}")
-    before = utc_now() - 2 * HOUR
+    before = datetime.now(UTC) - 2 * HOUR
     rows = []
     for place in range(USERS):
         user = {"user": f"u{place}", "arm": "ab"[place % 2], "country": _country(place)}

@@ -3,6 +3,7 @@
 import subprocess
 import tempfile
 from contextlib import contextmanager
+from getpass import getuser
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -15,33 +16,19 @@ PASSWORD = "canary-maria-2c"  # noqa: S105 - of a server that lives as long as a
 @contextmanager
 def running_mariadb():
     """URL of the database for an account that may do everything with it."""
-    install, program, port = (
-        require("mariadb-install-db"),
-        require("mariadbd", "/usr/sbin/mariadbd"),
-        free_port(),
-    )
+    program, port = require("mariadbd", "/usr/sbin/mariadbd"), free_port()
     home = Path(tempfile.mkdtemp(prefix="rankwatch-mariadb-"))
-    own = [
-        f"--datadir={home / 'data'}",
-        "--user=root",
-        "--skip-log-bin",
-        "--innodb-flush-log-at-trx-commit=0",
-    ]
-    made = [
-        install,
-        "--no-defaults",
-        *own,
-        "--skip-test-db",
-        "--auth-root-authentication-method=normal",
-    ]
-    subprocess.run(made, check=True, capture_output=True)
-    ports = [
-        f"--port={port}",
-        "--bind-address=127.0.0.1",
-        f"--socket={home / 'socket'}",
-        f"--pid-file={home / 'pid'}",
-    ]
-    with running([program, "--no-defaults", *own, *ports], connect_to(port), home):
+    own = (
+        f"--no-defaults --datadir={home / 'data'} --user={getuser()} --skip-log-bin "
+        "--innodb-flush-log-at-trx-commit=0"
+    ).split()
+    made = ["--skip-test-db", "--auth-root-authentication-method=normal"]
+    subprocess.run([require("mariadb-install-db"), *own, *made], check=True, capture_output=True)
+    ports = (
+        f"--port={port} --bind-address=127.0.0.1 --socket={home / 'socket'} "
+        f"--pid-file={home / 'pid'}"
+    ).split()
+    with running([program, *own, *ports], connect_to(port), home):
         engine = sa.create_engine(
             f"mysql+pymysql://root@/?unix_socket={home / 'socket'}", isolation_level="AUTOCOMMIT"
         )

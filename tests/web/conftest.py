@@ -1,5 +1,6 @@
 """A running web server over pages that a test can change, and stored runs that tests read and do not change."""
 
+import resource
 import shutil
 from contextlib import ExitStack
 
@@ -32,6 +33,8 @@ def health():
 
 @pytest.fixture
 def many():
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with ExitStack() as stack:
         yield stack
 
