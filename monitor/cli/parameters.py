@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,7 +66,7 @@ Until = Annotated[
         "--until",
         metavar="TIME",
         autocompletion=complete_slots,
-        help="Last slot. Default: the newest.",
+        help="Last slot, included. A date means its whole day in UTC. Default: the newest.",
     ),
 ]
 StoredSlot = Annotated[
@@ -197,6 +197,20 @@ def parse_instant(text: str) -> datetime:
         raise typer.BadParameter(f"{error}. Write a relative time as 3h or 2d") from None
 
 
+def parse_until(text: str) -> datetime:
+    """Parse the end of a period like `parse_instant`. But here a date means the end of its day.
+
+    The end of today is the present time.
+    """
+    instant = parse_instant(text)
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return instant
+    end_of_day = instant + timedelta(days=1, microseconds=-1)
+    return max(instant, min(end_of_day, utc_now()))
+
+
 def parse_fixed(option: str, text: str) -> datetime:
     """Parse an instant. Raises BadParameter for a time ago, because its instant changes."""
     if is_time_ago(text):
@@ -261,7 +275,7 @@ def _read_duration(value: str) -> timedelta | None:
 def parse_period(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
     """Parse ``--since`` and ``--until``. Raises BadParameter if the end is before the start."""
     first = None if since is None else parse_instant(since)
-    last = None if until is None else parse_instant(until)
+    last = None if until is None else parse_until(until)
     if first is not None and last is not None and last < first:
         raise typer.BadParameter(f"--until {until} is before --since {since}: give a later end")
     return first, last

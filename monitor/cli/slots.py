@@ -37,6 +37,7 @@ from monitor.cli.parameters import (
     parse_instant,
     parse_period,
     parse_slot,
+    parse_until,
 )
 from monitor.model.errors import MonitorError
 from monitor.model.instants import format_second
@@ -177,7 +178,12 @@ def replay(  # noqa: PLR0913 - the command's options
         typer.Option("--since", metavar="TIME", help="First slot to run."),
     ],
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Last slot to run, included.")
+        str,
+        typer.Option(
+            "--until",
+            metavar="TIME",
+            help="Last slot to run, included. A date means its whole day in UTC.",
+        ),
     ],
     config: Config = DEFAULT_CONFIG,
     again: _Again = False,
@@ -194,7 +200,7 @@ def replay(  # noqa: PLR0913 - the command's options
     from monitor.service.commands.one_shot import open_one_shot
 
     first = parse_instant(since)
-    last = parse_instant(until)
+    last = parse_until(until)
     parse_period(since, until)
     log_errors_only()
     results: list[RunResult] = []

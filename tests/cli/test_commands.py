@@ -91,14 +91,15 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     assert file.read_bytes() == written
 
 
-def test_run_once_notifies_receivers_and_replay_does_so_with_an_option(world, collector):
+def test_run_once_notifies_receivers_and_replay_of_a_day_does_so_with_an_option(world, collector):
     alert_at_once(world, collector)
     read_json("replay --since 2024-01-03 --until 2024-01-03")
     write_lists(CANDIDATE, SIMILAR)
     read_json("run-once --slot 2024-01-04")
     assert not collector.requests  # replay did not send that it fires
     write_lists(CANDIDATE, APART)
-    read_json("replay --since 2024-01-05 --until 2024-01-05 --notify")
+    adjust(("1d", "12h"))
+    assert len(read_json("replay --since 2024-01-05 --until 2024-01-05 --notify")) == 2
     assert [request.json()["status"] for request in collector.requests] == ["firing"]
 
 
@@ -120,9 +121,8 @@ def test_a_refused_notification_ends_with_5_and_is_sent_later(world, collector, 
 def test_check_shows_both_lists_of_a_few_users_side_by_side(world):
     write_lists(CANDIDATE, [2, 1, 3, 4, 99])
     (world / "rankwatch.db").chmod(0o644)
-    config = world / "rankwatch.yaml"
     floor = "noise_floor: {retrain: {file: {path: gone.csv, user: u, items: i}}}\n    metrics"
-    config.write_text(config.read_text().replace("metrics", floor))
+    adjust(("metrics", floor))
     done = rankwatch("check --users 2")
     assert done.returncode == 0, done.stderr
     for said in (

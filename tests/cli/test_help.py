@@ -67,6 +67,6 @@ def test_a_time_ago_selects_the_newest_run_before_it(monkeypatch):
     set_clock(monkeypatch, datetime(2026, 3, 10, 12, 30, tzinfo=UTC))
     (found,) = read_json("show feed --slot 1d")
     assert found["slot"] == "2024-01-09T00:00:00Z"
-    assert read_json("replay --since 0d --until 0d") == []
+    assert read_json("replay --since 0d --until 2026-03-10") == []
     (run,) = read_json("run-once --slot 3d")
     assert run["slot"] == "2026-03-07T00:00:00Z"
