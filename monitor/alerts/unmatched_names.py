@@ -82,9 +82,10 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
     alerts = list(possible_alerts(comparison, {*present, *named_segments(rules)}))
     unmatched = list(find_unmatched_segments(rules, present))
     for owner, expressions in comparison.judging.selectors.items():
-        lack = find_unmatched_matchers(owner, list(map(Matcher.parse, expressions)), alerts)
-        if lack is not None:
-            unmatched.append(lack)
+        matchers = list(map(Matcher.parse, expressions))
+        unmatched_matcher = find_unmatched_matchers(owner, matchers, alerts)
+        if unmatched_matcher is not None:
+            unmatched.append(unmatched_matcher)
     return tuple(unmatched)
 
 
@@ -136,9 +137,9 @@ def find_unmatched_silences(
             # nothing.
             continue
         if not any(_may_match(matchers, labels) for labels in unjudged_alerts):
-            lack = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
-            if lack is not None:
-                unmatched.append(lack)
+            unmatched_matcher = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
+            if unmatched_matcher is not None:
+                unmatched.append(unmatched_matcher)
     return tuple(unmatched)
 
 

@@ -178,7 +178,7 @@ def _make_scene(
         segments[segment] = np.flatnonzero(is_inside)
     return Scene(
         batch=present_pairs,
-        has_own_pairs=False,
+        is_paired=False,
         segments=segments,
         coverage=users.coverage.rows,
         changes=PairChanges(

@@ -245,7 +245,7 @@ class DaemonJobs:
         skipped: Mapping[str, int] = {}
         result = None
         with errors_logged("run not done", comparison=name):
-            newest = self.runner.patiently(partial(self.store.history.newest, name))
+            newest = self.runner.call_with_retries(partial(self.store.history.newest, name))
             if newest is not None and newest.slot > now + MAX_CLOCK_SKEW:
                 self._accept_clock(newest, slot)
             elif newest is not None:
@@ -268,7 +268,7 @@ class DaemonJobs:
             newest=format_instant(newest.slot),
         )
         rewind = partial(self.store.alerts.rewind, newest.comparison, slot=slot)
-        self.runner.patiently(partial(rewind, now=self.clock.now()))
+        self.runner.call_with_retries(partial(rewind, now=self.clock.now()))
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         """Start what comes after a run: deliveries, late relevance, and the check for staleness.

@@ -40,7 +40,7 @@ from monitor.statistics.attribution.similar_lists import MANY_ALIKE, find_all_al
 def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     hypotheses = [find_shared_list(scene, arm) for arm in Arm]
-    if scene.changes is not None and scene.has_own_pairs:
+    if scene.changes is not None and scene.is_paired:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
         shares_affected = [each.affected.mean() for each in similar if each is not None]
@@ -158,7 +158,7 @@ def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
     the lists did not change in this way. If users have lists of both arms, there must be a drop.
     """
     changes = scene.changes
-    if changes is None or (scene.has_own_pairs and scene.drop is None):
+    if changes is None or (scene.is_paired and scene.drop is None):
         return None
     bins = scene.bins[arm][ChangeFeature.TOTAL]
     usual = usual_shares(scene, arm, ChangeFeature.TOTAL)
