@@ -140,9 +140,10 @@ def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> F
         for kind in (socket.gaierror, ConnectionRefusedError, TimeoutError):
             if isinstance(raised, kind):
                 return KNOWN_CAUSES[kind.__name__]
-        name = errno.errorcode.get(getattr(raised, "errno", None) or 0)
-        if isinstance(raised, OSError) and name in KNOWN_CAUSES:
-            return KNOWN_CAUSES[name]
+        if isinstance(raised, OSError) and raised.errno is not None:
+            name = errno.errorcode.get(raised.errno)
+            if name in KNOWN_CAUSES:
+                return KNOWN_CAUSES[name]
     return None
 
 

@@ -303,7 +303,9 @@ def _limit_statements(connection: sa.Connection, deadline: Deadline) -> None:
 def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
     # Even with `query_only`, ATTACH, VACUUM INTO and pragmas can change files. VACUUM INTO needs no
     # test of its own, because it attaches a file.
+    if action == sqlite3.SQLITE_ATTACH:
+        return sqlite3.SQLITE_DENY
     is_harmless = first in _HARMLESS_PRAGMAS and second is None
-    if action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_PRAGMA and not is_harmless):
+    if action == sqlite3.SQLITE_PRAGMA and not is_harmless:
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
