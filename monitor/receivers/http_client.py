@@ -174,6 +174,10 @@ def require_accepted(
     Statuses 4xx are permanent failures, except 408, 421, 425 and 429. Redirects and statuses 5xx
     are temporary failures. After a status 5xx the message may have arrived. The error contains the
     pause from the header ``Retry-After``.
+
+    ``who`` is the receiver, and begins the text of the error. ``reason`` is the receiver's own
+    reason, None if it gave none. With ``is_bounded``, every message to this receiver is small, so a
+    smaller message would be refused too.
     """
     status = answer.status
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names

@@ -100,7 +100,10 @@ def problems_within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Prob
 
 
 def find_duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
-    """Yield a problem for each entry that has the name of an earlier entry."""
+    """Yield a problem for each entry that has the name of an earlier entry.
+
+    The name is None for entries without one.
+    """
     seen: set[Hashable] = set()
     for path, name in named:
         if name is not None and name in seen:

@@ -341,7 +341,10 @@ def _usual_prefix(ids: Sequence[str]) -> str | None:
 
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
-    """The suffix that all ids have, from the first separator in the suffix. None without one."""
+    """The suffix that all ids have, from the first separator in the suffix.
+
+    None if the suffix has no separator, or if nothing but white space begins there.
+    """
     common_end = _common_start([one_id[::-1] for one_id in ids])[::-1]
     end = re.search(r"(?s)[\W_].*", common_end)
     if end and end[0].strip():

@@ -259,6 +259,7 @@ def is_padding(values: pa.Array | Sequence[object], ids: pa.Array, no_item: NoIt
     if not isinstance(values, pa.Array):
         named = set(no_item or ()) & {None, ""}
         for place, value in enumerate(values):
+            # Other values may be of a type that no set can contain.
             if (value is None or value == "") and value in named:
                 is_filler[place] = True
         return is_filler

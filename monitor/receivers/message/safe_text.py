@@ -128,8 +128,8 @@ def commands_of(
         commands.append(actions.accept_command(name, accept_since))
     commands.append(actions.runs_command(name))
     if change.is_stale_start:
-        # There is no run to show, so the list of runs comes first.
-        commands = [commands[-1], *commands[1:-1], commands[0]]
+        # There is no run to show, so the list of runs comes first, and the run last.
+        commands[0], commands[-1] = commands[-1], commands[0]
     return tuple(commands)
 
 
