@@ -121,7 +121,8 @@ class Figures:
 def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     """Return whether lists of users outside of the segment changed.
 
-    If the segment contains all users, the answer is whether any list changed.
+    If the segment contains all users, the answer is whether any list changed. ``everybody`` is None
+    if the lists of all users were not compared.
     """
     if everybody is None:
         return False
@@ -223,7 +224,7 @@ def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
     """Return the segments in which too few users were compared, each with a text of its figures.
 
-    These segments are neither shown nor judged.
+    These segments are neither shown nor judged. A failed run without ``coverage`` has none.
     """
     thin = {}
     for row in coverage.rows if coverage else ():

@@ -229,7 +229,10 @@ def judge_reading(
     expectation: Expectation | None,
     measured: MeasuredRun,
 ) -> Verdict:
-    """Compare a value with the rule's limit. A reading that is a verdict is returned unchanged."""
+    """Compare a value with the rule's limit. A reading that is a verdict is returned unchanged.
+
+    Only a learned limit needs the ``expectation``.
+    """
     if isinstance(reading, Verdict):
         return reading
     if isinstance(rule.limit, FixedLimit):

@@ -38,7 +38,7 @@ NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, then the error that caused it, and so on."""
+    """Yield the error, then the error that caused it, and so on. Yields nothing for None."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__

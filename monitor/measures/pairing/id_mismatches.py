@@ -95,7 +95,8 @@ class IdComparison:
         """Compare the next batch.
 
         The items are compared only if no earlier batch has many items in common in both arms. The
-        padding is searched in every batch.
+        padding is searched in every batch, in whole lists if ``k`` is None. Without a vocabulary,
+        the codes are the ids.
         """
         if not all(len(arm.codes) for arm in arms):
             return
@@ -439,7 +440,10 @@ def _find_padding(
 
 
 def _find_fillers(lists: CodedLists, k: int | None, most_lists: int | None = None) -> Integers:
-    """The last item of each list that ends with the same item twice. Lists are cut to k."""
+    """The last item of each list that ends with the same item twice.
+
+    Lists are cut to k, if it is given. Only the first ``most_lists`` lists are searched, or all.
+    """
     starts = lists.offsets[:-1][:most_lists]
     ends = lists.offsets[1:][:most_lists]
     if k is not None:

@@ -66,7 +66,10 @@ def _housekeeping(
     first: timedelta | None = None,
     kind: JobKind = JobKind.HOUSEKEEPING,
 ) -> JobPlan:
-    """Plan a job whose first start comes after the interval, or after ``first``."""
+    """Plan a job whose first start comes after the interval, or after ``first``.
+
+    If ``limit`` is None, the call has its own limit.
+    """
     return JobPlan(
         call=call,
         when=Every(interval),

@@ -189,7 +189,11 @@ class ListView:
         max_bytes: int | None = None,
         arm: Arm | None = None,
     ) -> Pull:
-        """Return the lists of these users, from all rows of the arm that have one of the keys."""
+        """Return the lists of these users, from all rows of the arm that have one of the keys.
+
+        Without an arm, the rows of all arms are read. Without ``max_bytes``, the size of the rows
+        has no limit.
+        """
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
         pull = self._pull(self.options, users, self._wanted(deadline, arm), max_bytes)
         self._database.unregister("wanted")
