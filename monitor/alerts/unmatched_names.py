@@ -191,8 +191,10 @@ def share_selectors(
     is assigned to all comparisons. A selector that matches alerts of several comparisons is left
     out.
     """
-    shared: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
-    alerts = {each.name: _alerts_in_any_segment(each) for each in comparisons}
+    shared: dict[str, dict[str, tuple[str, ...]]] = {
+        comparison.name: {} for comparison in comparisons
+    }
+    alerts = {comparison.name: _alerts_in_any_segment(comparison) for comparison in comparisons}
     for owner, matchers in selectors.items():
         without_segment = [matcher for matcher in matchers if matcher.name != "segment"]
         matched = []
@@ -213,5 +215,5 @@ def with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) ->
     kin = tuple(present)
     if "=" in name:
         dimension = f"{name.rpartition('=')[0]}="
-        kin = tuple(each for each in present if each.startswith(dimension))
+        kin = tuple(other for other in present if other.startswith(dimension))
     return replace(unmatched, nearest=find_nearest(name, present), known=kin)

@@ -76,9 +76,9 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
         # aiohttp stores the error of ssl as an attribute.
         ssl_error = getattr(raised, "certificate_error", None) or getattr(raised, "os_error", None)
         errors += filter(None, (ssl_error, raised))
-    for each in errors:
+    for one_error in errors:
         # aiohttp's error has the class of ssl's error, but no code.
-        verify_code = getattr(each, "verify_code", None)
+        verify_code = getattr(one_error, "verify_code", None)
         if verify_code in _BY_VERIFY_CODE:
             return _BY_VERIFY_CODE[verify_code]
     return next(filter(None, map(_read_tls_fault, errors)), None)

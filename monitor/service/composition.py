@@ -115,7 +115,10 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
         log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
-    shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
+    shared = {}
+    for comparison in settings.comparisons:
+        if comparison.candidates:
+            shared[comparison.family] = SharedAnswers()
     policy = policy_of(settings)
     selectors = share_selectors(policy.selectors, comparisons_of(settings).values())
 

@@ -426,7 +426,7 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
 
     The sentence that names a cause comes first. The segment's fall is left out if it is unknown.
     """
-    fall = next((each for each in explanation.falls if each.segment == segment), None)
+    fall = next((fall for fall in explanation.falls if fall.segment == segment), None)
     sentence = explanation.sentence
     hints = _write_hints(explanation)
     if segment == ALL or fall is None:

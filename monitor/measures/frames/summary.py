@@ -276,7 +276,7 @@ def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable |
         return frame[name], name
     if name in frame.index.names:
         return frame.index.get_level_values(frame.index.names.index(name)).to_series(), None
-    names = [each for each in (*frame.index.names, *frame.columns) if each is not None]
+    names = [other for other in (*frame.index.names, *frame.columns) if other is not None]
     absent = write_absent(name, names)
     raise InputError(
         f"by: the frame has no column or index level {absent}: name one that it has, or give a "

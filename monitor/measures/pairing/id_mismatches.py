@@ -251,7 +251,7 @@ def _leave_out_forms(
 ) -> _Respelling:
     """Leave out each form that makes no more ids equal. ``most`` ids are equal with all forms."""
     for form in respelling.forms:
-        forms = [each for each in respelling.forms if each is not form]
+        forms = [other for other in respelling.forms if other is not form]
         spell = _spell_by(forms)
         if _count_matches(spell, few, many) >= most:
             respelling = replace(respelling, forms=forms, spell=spell)

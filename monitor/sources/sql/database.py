@@ -131,7 +131,7 @@ class ReadOnlyDatabase:
             connection.execute(statement) as result,
         ):
             kind = result.cursor.description[0][1]
-        if not any(kind == each for each in kinds):
+        if kind not in kinds:
             raise SourceError(
                 f"column {column.key!r} of {self.where} has no type for times: name a view that "
                 "casts the column to such a type, for example to timestamptz"

@@ -43,7 +43,9 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     if scene.changes is not None and scene.is_paired:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
-        shares_affected = [each.affected.mean() for each in similar if each is not None]
+        shares_affected = [
+            hypothesis.affected.mean() for hypothesis in similar if hypothesis is not None
+        ]
         # If few users have similar lists, the lists of all users may be a little more alike.
         if max(shares_affected, default=0.0) < MANY_ALIKE:
             hypotheses.append(find_all_alike(scene, scene.changes))
