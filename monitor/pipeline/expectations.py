@@ -37,9 +37,13 @@ from monitor.model.statistics import (
 )
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
-from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
-from monitor.statistics.reference.prediction import (
+from monitor.statistics.reference.history import (
     WINDOW,
+    find_median,
+    find_scale,
+    median_z_while_firing,
+)
+from monitor.statistics.reference.prediction import (
     Reference,
     compute_p_values,
     compute_reference,

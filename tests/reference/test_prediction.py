@@ -3,8 +3,8 @@ import pytest
 import scipy
 
 from monitor.model.rules import Direction
+from monitor.statistics.reference.history import WINDOW
 from monitor.statistics.reference.prediction import (
-    WINDOW,
     compute_p_values,
     compute_reference,
     predict,
