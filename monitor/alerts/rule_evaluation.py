@@ -126,7 +126,8 @@ def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     """
     if everybody is None:
         return False
-    others, moved = everybody.users, everybody.users * (1.0 - everybody.value)
+    others = everybody.users
+    moved = everybody.users * (1.0 - everybody.value)
     if segment.users != everybody.users:
         others -= segment.users
         moved -= segment.users * (1.0 - segment.value)

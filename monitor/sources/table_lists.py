@@ -177,13 +177,13 @@ def long_lists(
         scores, is_no_number = number_column(column, options.scores, tally.where)
         if not options.rank:  # a null has no place in the order
             is_no_number = is_no_number | np.isnan(scores)
-        tally.flags(options.scores, ColumnKind.NUMBERS, is_no_number, column)
+        tally.count_marked(options.scores, ColumnKind.NUMBERS, is_no_number, column)
         is_bad = is_bad | is_no_number
     if options.rank:
         column = cells[options.rank]
         places, _ = number_column(column, options.rank, tally.where)
         is_no_rank = places != np.floor(places)  # also true for NaN
-        tally.flags(options.rank, ColumnKind.RANKS, is_no_rank, column)
+        tally.count_marked(options.rank, ColumnKind.RANKS, is_no_rank, column)
         is_bad = is_bad | is_no_rank
     else:
         assert scores is not None  # noqa: S101 - options have a rank or scores

@@ -244,10 +244,11 @@ def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
 
 def _write_message(errors: Sequence[_Error]) -> str | None:
     """What to do about one value. None if its problem is reported already."""
-    *_, (text, _) = described = [_describe_error(error) for error in errors]
+    described = [_describe_error(error) for error in errors]
     forms = [wanted for _, wanted in described if wanted]
     if len(forms) == len(errors):
         return "must be " + " or ".join(dict.fromkeys(forms))
+    text, _ = described[-1]
     return text
 
 

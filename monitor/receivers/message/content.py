@@ -576,7 +576,8 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
 
 def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     """Return the lists of at most two users, as examples."""
-    explanation, examples = briefing.explanation, briefing.examples
+    explanation = briefing.explanation
+    examples = briefing.examples
     titles: dict[str, str] = {}
     heads = ("baseline", "candidate")
     if explanation is not None and explanation.is_unpaired:

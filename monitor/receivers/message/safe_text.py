@@ -89,7 +89,8 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
     """Return the links to the page of the change, and to the runbook if it has a web address."""
     name, page = _page_link(change, external_url)
     if len(page) > LONGEST_LINK:
-        name, page = "rankwatch", external_url
+        name = "rankwatch"
+        page = external_url
     links = [(name, page)]
     if change.runbook_url is not None and _is_web(change.runbook_url):
         links.append(("runbook", change.runbook_url))
@@ -142,7 +143,8 @@ def _acknowledge_command(
     """
     names = "".join([*segments, *alerts])
     if clean(names, _LONGEST_NAMES) != names:
-        segments, alerts = (), ()
+        segments = ()
+        alerts = ()
     return actions.acknowledge_command(comparison, segments, alerts)
 
 

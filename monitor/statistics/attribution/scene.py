@@ -153,7 +153,9 @@ def find_by_feature(
     usual_share = sum(usual_shares(scene, arm, feature)[outliers.lowest_bin :])
     usual = outliers.greatest_normal_share
     if _is_general(is_outlying, rows, usual_share):
-        segment, rows, usual = ALL, scene.segments[ALL], usual_share
+        segment = ALL
+        rows = scene.segments[ALL]
+        usual = usual_share
     affected = np.zeros(len(bins), dtype=bool)
     affected[rows] = is_outlying[rows]
     return Hypothesis(
