@@ -165,7 +165,7 @@ def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) 
     Raises DatabaseError if the database cannot be read.
     """
     outbox = store.outbox
-    publisher.outbox(
+    publisher.show_deliveries(
         outbox.waiting(now), outbox.waiting(now, held=True), outbox.given_up(since=now - LATELY)
     )
 

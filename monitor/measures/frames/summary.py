@@ -272,6 +272,7 @@ def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
 
 
 def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable | None]:
+    """Return the column or index level of this name, and the name if it is a column, else None."""
     if name in list(frame.columns):  # in a list, because a name may be unhashable
         return frame[name], name
     if name in frame.index.names:

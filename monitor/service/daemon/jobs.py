@@ -370,7 +370,7 @@ class DaemonJobs:
 def publish_sizes(store: SqlStore, publisher: PrometheusPublisher) -> None:
     """Publish the size of the database, or log why this failed."""
     with errors_logged("database not measured"):
-        publisher.database_sizes(store.maintenance.sizes())
+        publisher.show_database_sizes(store.maintenance.sizes())
 
 
 def prune_old(

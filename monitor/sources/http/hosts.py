@@ -44,10 +44,10 @@ class ConcurrencyLimit:
     def __init__(self) -> None:
         self.limit = 2.0
         self.is_reached = False  # whether a request had to wait, so a higher limit would help
-        self._since_s = 0.0
-        self._is_starting = True
-        self._unqueued_s = inf
-        self._slow_s = inf
+        self._since_s = 0.0  # when the limit was last set
+        self._is_starting = True  # until the host is slow or refuses requests for the first time
+        self._unqueued_s = inf  # the estimated latency without a queue
+        self._slow_s = inf  # the median latency before the limit last fell, if the host was slow
         self._answered_s = list[float]()
         self._refused = 0
 
@@ -74,6 +74,11 @@ class ConcurrencyLimit:
         self._answered_s.clear()
 
     def _next_limit(self) -> float:
+        """Return the limit for the next window, by the latencies of the last one.
+
+        It falls if the host is slow, unless the last fall made the host no faster. Otherwise it
+        grows if a request had to wait.
+        """
         low_s, median_s, high_s = quantiles(self._answered_s, n=4)
         error_s = (high_s - low_s) / sqrt(len(self._answered_s))
         is_slow = median_s - error_s > self._TOLERATED * self._unqueued_s
