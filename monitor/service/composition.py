@@ -133,7 +133,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     return Wiring(
         settings=settings,
-        watched={name: reopen(each) for name, each in settings.comparisons_by_name.items()},
+        watched={name: reopen(options) for name, options in settings.comparisons_by_name.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,

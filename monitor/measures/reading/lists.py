@@ -180,6 +180,7 @@ def _select_items(
         positions = np.flatnonzero(is_item)
         lengths = _count_selected(lengths, is_item)
     if k is not None and lengths.max(initial=0) > k:
+        # The place of each item in its list, from 0.
         places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         first = np.flatnonzero(places < k)
         positions = first if positions is None else positions[first]
