@@ -235,6 +235,10 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
 
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
+    """Open the sources of an unpaired comparison.
+
+    Without ``assignments``, the log of served lists also says which users are assigned.
+    """
     listed = {}
     log = None
     served = None

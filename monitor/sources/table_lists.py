@@ -267,6 +267,7 @@ class TableLists:
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 
     def _pull(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
+        """Collect the rows of the requested users, and make lists of all of them at the end."""
         options = self.options
         wanted = WantedUsers(self.users)
         item = options.item

@@ -161,11 +161,11 @@ class Host:
         # The breakers and pauses of each requested address. The key "" is for the whole host.
         self.breakers = defaultdict[str, Breaker](Breaker)
         self._pauses = dict[str, _Pause]()
-        self._knee = ConcurrencyLimit()
+        self._learned_limit = ConcurrencyLimit()
         self._under_way = 0
-        self._next_s = 0.0
+        self._next_s = 0.0  # when `max_rate` admits the next request
         self._turn = asyncio.Lock()
-        self._ended = asyncio.Event()
+        self._ended = asyncio.Event()  # set when a request ended
 
     async def ask(
         self,
@@ -200,7 +200,7 @@ class Host:
                     silence = outcome
                 self._pause_after(outcome, what)
             if options.max_in_flight == "adaptive":
-                self._knee.add(begun_s, self._monotonic(), is_refused=silence is not None)
+                self._learned_limit.add(begun_s, self._monotonic(), is_refused=silence is not None)
             if silence is None:
                 of_host.close()
                 of_address.close()
@@ -215,10 +215,11 @@ class Host:
         options: HttpSourceOptions,
         deadline: Deadline,
     ) -> RequestFailure | None:
+        """Wait until limits and pauses admit the request. Returns a failure if they do not."""
         if options.is_limited:
             async with self._turn:
                 while self._under_way >= self._most_in_flight(options):
-                    self._knee.is_reached = True
+                    self._learned_limit.is_reached = True
                     self._ended.clear()
                     await self._ended.wait()
                 early_s = self._next_s - self._monotonic()
@@ -235,7 +236,7 @@ class Host:
 
     def _most_in_flight(self, options: HttpSourceOptions) -> float:
         if options.max_in_flight == "adaptive":
-            return int(self._knee.limit)
+            return int(self._learned_limit.limit)
         return options.max_in_flight or inf
 
     async def _wait_for_pauses(self, what: str, deadline: Deadline) -> RequestFailure | None:
