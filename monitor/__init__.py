@@ -41,10 +41,8 @@ _FRAMES = ("compare", "compare_many", "plot_pair", "plot_scores", "summarize")
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(
-        import_module("monitor.measures.frames" if name in _FRAMES else "monitor.measures.metrics"),
-        name,
-    )
+    module = "monitor.measures.frames" if name in _FRAMES else "monitor.measures.metrics"
+    return getattr(import_module(module), name)
 
 
 def __dir__() -> list[str]:

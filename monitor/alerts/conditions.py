@@ -291,7 +291,8 @@ def judge_standstill(
     """Judge whether the arm's lists, or the lists of both arms, stopped changing.
 
     The value is the number of times that the other arm changed since this arm's last change. For
-    both arms, it is the number of runs since the last change of either arm.
+    both arms, it is the number of runs since the last change of either arm. ``standstill`` is None
+    if there is no earlier run to compare with.
 
     - ``breach``: the value exceeds the learned limit. The verdict is recovered after the arm's next
       change, or after the next change of either arm.

@@ -268,7 +268,8 @@ def _explains(segment: Transition, everybody: Transition) -> bool:
     if everybody.value is None or everybody.normal is None:
         return False
     others = everybody.users - segment.users
-    if others <= 0 or not (segment.statistic == "mean" or _is_share(segment)):
+    is_mean = segment.statistic == "mean" or _is_share(segment)  # a share is a mean of 0 and 1
+    if others <= 0 or not is_mean:
         return False
     gap = segment.value - segment.normal
     gap_of_all = everybody.value - everybody.normal

@@ -35,7 +35,8 @@ def sort_leads(changes: Iterable[Transition], finding: Finding | None) -> list[T
 def find_lead(starts: Iterable[Transition], finding: Finding | None) -> Transition:
     """Return the start that reports the fault of the run, or else the first one of the incident.
 
-    ``starts`` are those of the firing alerts of one incident, at least one.
+    ``starts`` are those of the firing alerts of one incident, at least one. ``finding`` is None if
+    the run found no fault.
     """
     leads = sort_leads(starts, finding)
     if finding is not None and reports_fault(leads[0], finding):

@@ -121,11 +121,13 @@ class Figures:
 def _have_others_moved(segment: Reading, everybody: Reading | None) -> bool:
     """Return whether lists of users outside of the segment changed.
 
-    If the segment contains all users, the answer is whether any list changed.
+    If the segment contains all users, the answer is whether any list changed. ``everybody`` is None
+    if the lists of all users were not compared.
     """
     if everybody is None:
         return False
-    others, moved = everybody.users, everybody.users * (1.0 - everybody.value)
+    others = everybody.users
+    moved = everybody.users * (1.0 - everybody.value)
     if segment.users != everybody.users:
         others -= segment.users
         moved -= segment.users * (1.0 - segment.value)
@@ -223,7 +225,7 @@ def _learned_limit(rule: Rule, segment: str, run: _Run) -> float | None:
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
     """Return the segments in which too few users were compared, each with a text of its figures.
 
-    These segments are neither shown nor judged.
+    These segments are neither shown nor judged. A failed run without ``coverage`` has none.
     """
     thin = {}
     for row in coverage.rows if coverage else ():

@@ -82,9 +82,10 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
     alerts = list(possible_alerts(comparison, {*present, *named_segments(rules)}))
     unmatched = list(find_unmatched_segments(rules, present))
     for owner, expressions in comparison.judging.selectors.items():
-        lack = find_unmatched_matchers(owner, list(map(Matcher.parse, expressions)), alerts)
-        if lack is not None:
-            unmatched.append(lack)
+        matchers = list(map(Matcher.parse, expressions))
+        unmatched_matcher = find_unmatched_matchers(owner, matchers, alerts)
+        if unmatched_matcher is not None:
+            unmatched.append(unmatched_matcher)
     return tuple(unmatched)
 
 
@@ -136,9 +137,9 @@ def find_unmatched_silences(
             # nothing.
             continue
         if not any(_may_match(matchers, labels) for labels in unjudged_alerts):
-            lack = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
-            if lack is not None:
-                unmatched.append(lack)
+            unmatched_matcher = find_unmatched_matchers(f"silence {silence.id}", matchers, alerts)
+            if unmatched_matcher is not None:
+                unmatched.append(unmatched_matcher)
     return tuple(unmatched)
 
 
@@ -190,8 +191,10 @@ def share_selectors(
     is assigned to all comparisons. A selector that matches alerts of several comparisons is left
     out.
     """
-    shared: dict[str, dict[str, tuple[str, ...]]] = {each.name: {} for each in comparisons}
-    alerts = {each.name: _alerts_in_any_segment(each) for each in comparisons}
+    shared: dict[str, dict[str, tuple[str, ...]]] = {
+        comparison.name: {} for comparison in comparisons
+    }
+    alerts = {comparison.name: _alerts_in_any_segment(comparison) for comparison in comparisons}
     for owner, matchers in selectors.items():
         without_segment = [matcher for matcher in matchers if matcher.name != "segment"]
         matched = []
@@ -212,5 +215,5 @@ def with_known(unmatched: UnmatchedName, name: str, present: Collection[str]) ->
     kin = tuple(present)
     if "=" in name:
         dimension = f"{name.rpartition('=')[0]}="
-        kin = tuple(each for each in present if each.startswith(dimension))
+        kin = tuple(other for other in present if other.startswith(dimension))
     return replace(unmatched, nearest=find_nearest(name, present), known=kin)

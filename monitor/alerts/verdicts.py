@@ -153,7 +153,8 @@ def read_coverage(
 
 def judge_status(measured: MeasuredRun) -> Verdict | None:
     """Return None for an ok run, ``error`` or ``no_data`` for all other runs."""
-    status, run_reason = measured.status, write_run_reasons(measured.reasons)
+    status = measured.status
+    run_reason = write_run_reasons(measured.reasons)
     if status is RunStatus.OK:
         return None
     if status is RunStatus.INSUFFICIENT:
@@ -229,7 +230,10 @@ def judge_reading(
     expectation: Expectation | None,
     measured: MeasuredRun,
 ) -> Verdict:
-    """Compare a value with the rule's limit. A reading that is a verdict is returned unchanged."""
+    """Compare a value with the rule's limit. A reading that is a verdict is returned unchanged.
+
+    Only a learned limit needs the ``expectation``.
+    """
     if isinstance(reading, Verdict):
         return reading
     if isinstance(rule.limit, FixedLimit):

@@ -144,7 +144,10 @@ def call_in_time(work: Callable[[], _T], limit: timedelta, *, name: str) -> _T:
 
 @contextmanager
 def interrupted_at(deadline: Deadline | None, interrupt: Callable[[], object]) -> Iterator[None]:
-    """If the deadline passes during the block, call ``interrupt`` again and again."""
+    """If the deadline passes during the block, call ``interrupt`` again and again.
+
+    Without a deadline, it is never called.
+    """
     ended = threading.Event()
 
     def interrupt_when_due(deadline: Deadline) -> None:

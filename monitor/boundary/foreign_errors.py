@@ -38,7 +38,7 @@ NO_OPTIONS: Mapping[str, object] = MappingProxyType({})
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, then the error that caused it, and so on."""
+    """Yield the error, then the error that caused it, and so on. Yields nothing for None."""
     while error is not None:
         yield error
         error = error.__cause__ or error.__context__
@@ -76,9 +76,9 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
         # aiohttp stores the error of ssl as an attribute.
         ssl_error = getattr(raised, "certificate_error", None) or getattr(raised, "os_error", None)
         errors += filter(None, (ssl_error, raised))
-    for each in errors:
+    for one_error in errors:
         # aiohttp's error has the class of ssl's error, but no code.
-        verify_code = getattr(each, "verify_code", None)
+        verify_code = getattr(one_error, "verify_code", None)
         if verify_code in _BY_VERIFY_CODE:
             return _BY_VERIFY_CODE[verify_code]
     return next(filter(None, map(_read_tls_fault, errors)), None)
@@ -140,9 +140,10 @@ def system_cause(error: BaseException, client: TlsClient = TlsClient.OTHER) -> F
         for kind in (socket.gaierror, ConnectionRefusedError, TimeoutError):
             if isinstance(raised, kind):
                 return KNOWN_CAUSES[kind.__name__]
-        name = errno.errorcode.get(getattr(raised, "errno", None) or 0)
-        if isinstance(raised, OSError) and name in KNOWN_CAUSES:
-            return KNOWN_CAUSES[name]
+        if isinstance(raised, OSError) and raised.errno is not None:
+            name = errno.errorcode.get(raised.errno)
+            if name in KNOWN_CAUSES:
+                return KNOWN_CAUSES[name]
     return None
 
 

@@ -80,7 +80,10 @@ def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
 
 
 def describe_move(before: int | None, after: int | None) -> str:
-    """Describe how an item moved: kept, up 2, down 3, gone or new. Ranks count from 1."""
+    """Describe how an item moved: kept, up 2, down 3, gone or new. Ranks count from 1.
+
+    The rank is None in a list without the item.
+    """
     if before is None or after is None or before == after:
         return _class_of(before, after)
     if after < before:

@@ -191,6 +191,7 @@ def _draw_statistic(result: Backtest, subject: Subject) -> Markup:
 
     values = result.measured[subject]
     spans = []
+    # The kind of a span is its color: alerts that fired are gray, as silences are on other pages.
     for transitions, verb, kind in (
         (result.stored, "fired", "silenced"),
         (result.transitions, "would fire", "firing"),

@@ -194,7 +194,9 @@ def _interpret(
     name = str(metric)
     floors = {}
     if trainings is not None:
-        floors = {each.segment: each for each in trainings.summaries if each.metric == name}
+        for summary in trainings.summaries:
+            if summary.metric == name:
+                floors[summary.segment] = summary
     meanings = {}
     for summary in result.summaries:
         if summary.metric != name:

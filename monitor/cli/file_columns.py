@@ -160,7 +160,7 @@ def fitting_options(
             return options
     closest = choices[0]
     if present:
-        closest = min(choices, key=lambda each: len(set(each.columns).difference(present)))
+        closest = min(choices, key=lambda options: len(set(options.columns).difference(present)))
     problem = _find_problem(closest)
     if problem is None:
         return closest

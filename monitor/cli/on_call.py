@@ -447,8 +447,8 @@ def _print_unmatched(
             "see `rankwatch check`"
         )
         return
-    for each in find_unmatched_silences(silences, judged_alerts, comparisons):
-        print_error(write_unmatched(each))
+    for unmatched in find_unmatched_silences(silences, judged_alerts, comparisons):
+        print_error(write_unmatched(unmatched))
 
 
 def _end_of(starts_at: datetime, span: str | None, until: str | None) -> datetime:
@@ -542,7 +542,7 @@ def try_receivers(
     for reply in replies:
         outcomes.append(asdict(reply) | {"is_delivered": reply.reason is None})
     print_objects(outcomes, "receiver status is_delivered reason", as_json=as_json)
-    if any(each.reason for each in replies):
+    if any(reply.reason for reply in replies):
         raise typer.Exit(DELIVERY_EXIT)
 
 

@@ -264,12 +264,14 @@ def _draw_course(certificate: Certificate, place: int) -> Markup:
 
     points = []
     for slot, segments in certificate.course.items():
-        each = segments[place]
+        result = segments[place]
         note = (
-            f"{format_second(slot)}, {each.users:,} users: {write_number(each.low)} to "
-            f"{write_number(each.high)}, {each.verdict.value}"
+            f"{format_second(slot)}, {result.users:,} users: {write_number(result.low)} to "
+            f"{write_number(result.high)}, {result.verdict.value}"
         )
-        points.append(Point(at=slot, value=each.mean_best, note=note, low=each.low, high=each.high))
+        points.append(
+            Point(at=slot, value=result.mean_best, note=note, low=result.low, high=result.high)
+        )
     margin = Level(
         value=certificate.question.margin,
         name="margin",

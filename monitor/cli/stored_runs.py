@@ -201,7 +201,7 @@ def _earlier_attempts(store: SqlStore, run: Run) -> list[str]:
         since=run.slot,
         until=run.slot,
     )
-    return [each.comparison for each in listed if each.comparison.startswith(prefix)]
+    return [other.comparison for other in listed if other.comparison.startswith(prefix)]
 
 
 def _find_finished_run(store: SqlStore, comparison: str, choice: SlotChoice) -> FinishedRun | None:
@@ -284,7 +284,7 @@ def print_run(
             print_line(ARM_GAPS_EXPLAINED)
 
 
-def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:
+def _print_gaps(run: FinishedRun, results: UnpairedResults) -> None:
     """Print the users of both arms, and how far they moved from their pre-test lists."""
     from monitor.measures.unpaired_presentation import (
         GAP_COLUMNS,
@@ -300,19 +300,19 @@ def _print_gaps(run: FinishedRun, found: UnpairedResults) -> None:
         write_split,
     )
 
-    users = user_table(found)
+    users = user_table(results)
     print_line()
     print_table(users.columns, users.rows)
     if run.coverage is not None:
         for line in write_faulty_lists(run.coverage.all):
             print_line(line)
-    for line in write_split(found):
+    for line in write_split(results):
         print_line(line)
-    if found.outcomes:
-        outcomes = outcome_table(found)
+    if results.outcomes:
+        outcomes = outcome_table(results)
         print_line()
         print_table(outcomes.columns, outcomes.rows)
-    for line in write_outcomes(found):
+    for line in write_outcomes(results):
         print_line(line)
     print_line()
     print_table(GAP_COLUMNS, gap_rows(run.summaries))

@@ -229,7 +229,7 @@ class Simulation:
                     f"{alert} {segment} became {became} {happened[event]} times while the "
                     f"candidate was {chapter}, but {expected} times were expected."
                 )
-        notified = {(each.alert, each.segment, each.status) for each in self.received}
+        notified = {(alert.alert, alert.segment, alert.status) for alert in self.received}
         for alert, segment, became, _ in sorted(_EXPECTED):
             if (alert, segment, became) not in notified:
                 yield f"On-call was never notified that {alert} {segment} is {became}."

@@ -134,7 +134,7 @@ class DaemonMetrics:
             self.count("pruned_rows_total", kind, value=count)
         self.show("prune_last_success_timestamp_seconds", at.timestamp())
 
-    def outbox(
+    def show_deliveries(
         self,
         pending: _Ages,
         held: _Ages,
@@ -155,7 +155,7 @@ class DaemonMetrics:
         with self._lock:
             self._shown[name] = value
 
-    def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
+    def show_database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
         """Show the size of each kind of data."""
         samples: dict[LabelValues, float] = {}
         for kind, size_bytes in used_bytes.items():

@@ -122,7 +122,10 @@ class RunSeries:
     _group: tuple[set[str], FamilyGroup] | None = None
 
     def is_of(self, latest: LatestRun | None, since: datetime | None) -> bool:
-        """Return whether the series are those of this run."""
+        """Return whether the series are those of this run.
+
+        ``latest`` is None before the first run of a comparison, which was started at ``since``.
+        """
         return self.latest is latest and (latest is not None or self.since == since)
 
     @cached_property
@@ -152,7 +155,10 @@ class RunSeries:
 
 @dataclass(frozen=True)
 class Publication:
-    """The series of all comparisons at one time. At most ``most`` series of segments are shown."""
+    """The series of all comparisons at one time.
+
+    At most ``most`` series of segments are shown. If it is None, all are shown.
+    """
 
     series: Mapping[str, RunSeries] = field(default_factory=dict)
     most: int | None = None

@@ -151,7 +151,9 @@ def _distribution(summary: Summary, mean: float) -> Distribution:
 
 def _add_alerts(gauges: Gauges, latest: LatestRun) -> None:
     is_ok = latest.status is RunStatus.OK
-    expectations = {(each.alert, each.segment): each for each in latest.expectations}
+    expectations = {
+        (expectation.alert, expectation.segment): expectation for expectation in latest.expectations
+    }
     for state in latest.states:
         key = (state.comparison, state.alert, state.segment, state.severity.value)
         gauges.set(

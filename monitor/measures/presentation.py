@@ -200,14 +200,14 @@ def arm_table(scores: Iterable[ArmScore], gaps: Iterable[ArmGap]) -> TextTable:
     columns = ["segment", "arm-wide metric", "baseline>", "candidate>", "lists>"]
     if adjusted:
         columns.insert(-1, "adjusted gap>")
-    pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
+    scores_by_row: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
     for score in scores:
-        pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
+        scores_by_row.setdefault((score.segment, score.metric), {})[score.arm] = score
     rows = []
-    for key, arms in pairs.items():
-        lists = dict.fromkeys(f"{arms[arm].n:,}" for arm in Arm if arm in arms)
-        values = (number_cell(arms[arm].value if arm in arms else None) for arm in Arm)
-        row = [*key, *values, " / ".join(lists)]
+    for key, score_of in scores_by_row.items():
+        values = [number_cell(score_of[arm].value) if arm in score_of else "-" for arm in Arm]
+        counts = dict.fromkeys(f"{score_of[arm].n:,}" for arm in Arm if arm in score_of)
+        row = [*key, *values, " / ".join(counts)]
         if adjusted:
             row.insert(-1, adjusted.get(key, "-"))
         rows.append(tuple(row))

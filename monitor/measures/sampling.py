@@ -55,9 +55,10 @@ def draw_users(users: UserTable, comparison: Comparison, slot: datetime) -> Pane
     if not ids.is_monotonic_increasing:
         order = ids.argsort()
     drawn = np.arange(len(order))
+    minimum = None
     if size is not None:
         drawn = _draw_sample(ids[order], size, comparison, slot)
-    minimum = (size and size.minimum) or 0
+        minimum = size.minimum
     if not minimum:
         order = order[drawn]
     # The values of all users decide which values become segments, so that this does not depend on

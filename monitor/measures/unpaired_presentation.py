@@ -23,28 +23,31 @@ _QUANTILE_NAMES = ("p05", "p25", "p50", "p75", "p95")
 QUANTILE_COLUMNS = ("segment", "series", *(f"{name}>" for name in _QUANTILE_NAMES), "users>")
 
 
-def user_table(found: UnpairedResults) -> TextTable:
+def user_table(results: UnpairedResults) -> TextTable:
     """How many users each arm has, and how many of them were compared."""
-    arms = [found.users[arm] for arm in Arm]
-    assigned = sum(each.assigned for each in arms)
-    planned = (found.baseline_share, 1 - found.baseline_share)
+    counts = [results.users[arm] for arm in Arm]
+    assigned = sum(count.assigned for count in counts)
+    planned = (results.baseline_share, 1 - results.baseline_share)
     return TextTable(
         title="Users",
         columns=("users", *(f"{arm}>" for arm in Arm)),
         rows=(
-            ("assigned since the test began", *(f"{each.assigned:,}" for each in arms)),
-            ("share of the assigned users", *(_share(each.assigned, assigned) for each in arms)),
+            ("assigned since the test began", *(f"{count.assigned:,}" for count in counts)),
+            (
+                "share of the assigned users",
+                *(_share(count.assigned, assigned) for count in counts),
+            ),
             ("planned share", *map(percent_cell, planned)),
-            ("served in this run", *(f"{each.served:,}" for each in arms)),
-            ("compared with a pre-test list", *(f"{each.compared:,}" for each in arms)),
+            ("served in this run", *(f"{count.served:,}" for count in counts)),
+            ("compared with a pre-test list", *(f"{count.compared:,}" for count in counts)),
         ),
     )
 
 
-def outcome_table(found: UnpairedResults) -> TextTable:
+def outcome_table(results: UnpairedResults) -> TextTable:
     """The outcomes of both arms' users, and how much they differ."""
     rows = []
-    for gap in found.outcomes:
+    for gap in results.outcomes:
         interval = "-"
         if gap.low is not None and gap.high is not None:
             interval = f"{gap.low:+.2%} to {gap.high:+.2%}"
@@ -88,10 +91,10 @@ def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
 
 
 def difference_tables(
-    found: UnpairedResults, titles: Mapping[str, str], most_items: int
+    results: UnpairedResults, titles: Mapping[str, str], most_items: int
 ) -> tuple[TextTable, ...]:
     """The items whose exposure differs most, and how alike users are. Empty tables are left out."""
-    items = [_item_row(item, found.counted, titles) for item in found.items[:most_items]]
+    items = [_item_row(item, results.counted, titles) for item in results.items[:most_items]]
     tables = (
         TextTable(
             title="Items whose exposure differs most between the arms",
@@ -113,7 +116,7 @@ def difference_tables(
                 "one in each>",
                 "excess>",
             ),
-            rows=tuple(map(_between_row, found.between)),
+            rows=tuple(map(_between_row, results.between)),
         ),
     )
     return tuple(table for table in tables if table.rows)

@@ -75,7 +75,7 @@ class PullRequest:
     """Requests the top k lists of users for a slot from one arm, within ``timeout_s`` seconds.
 
     - ``what`` names the pull in its progress. It is an arm or the noise floor.
-    - ``on_progress`` is called with the progress of a long pull.
+    - ``on_progress`` is called with the progress of a long pull. The default has no effect.
     - ``answers_path`` is the start of the path of the file that stores answers. None stores
       nothing. Stored answers are valid for ``answers_valid_s``.
     - ``together`` is a seed for the random order in which users are requested. All HTTP pulls of

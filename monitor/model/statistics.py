@@ -215,7 +215,7 @@ class CoverageShare:
             arm = Arm(match[2]) if match and match[2] else None
         except ValueError:
             trait = None
-        if match is None or trait is None or (trait is ListTrait.UNPAIRED and arm is not None):
+        if trait is None or (trait is ListTrait.UNPAIRED and arm is not None):
             kinds = ", ".join(trait for trait in ListTrait if trait is not ListTrait.UNPAIRED)
             raise ConfigError(
                 f"unknown share {text!r}: use unpaired, or one of {kinds}, followed by an "

@@ -137,7 +137,9 @@ class OutboxSender:
         due = self.outbox.due_repetitions(self.receiver.name, now=now, limit=_MOST_CLAIMED)
         if not due:
             return 0
-        due_incidents = {(each.transition.comparison, each.transition.incident) for each in due}
+        due_incidents = {
+            (delivery.transition.comparison, delivery.transition.incident) for delivery in due
+        }
         # Alerts that joined a due incident later are not due yet, but are repeated with it.
         due_within_interval = self.outbox.due_repetitions(
             self.receiver.name, now=now + interval, limit=_MOST_CLAIMED
@@ -194,7 +196,9 @@ class OutboxSender:
         Returns the pause if the receiver must not get messages for now, else None.
         """
         comparison = claimed[0].transition.comparison
-        dispatch = self._make_dispatch(comparison, [each.transition for each in claimed], now)
+        dispatch = self._make_dispatch(
+            comparison, [delivery.transition for delivery in claimed], now
+        )
         to_send = []
         unsent: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
         for delivery, status, reason in decide_together(dispatch.decide(claimed)):

@@ -37,9 +37,13 @@ from monitor.model.statistics import (
 )
 from monitor.pipeline import rule_series
 from monitor.pipeline.score import means_too_similar
-from monitor.statistics.reference.history import find_median, find_scale, median_z_while_firing
-from monitor.statistics.reference.prediction import (
+from monitor.statistics.reference.history import (
     WINDOW,
+    find_median,
+    find_scale,
+    median_z_while_firing,
+)
+from monitor.statistics.reference.prediction import (
     Reference,
     compute_p_values,
     compute_reference,
@@ -142,7 +146,9 @@ def compute_expectations(
         return ()
     is_holiday = comparison.judging.is_holiday
     if is_holiday(measured.slot):
-        return tuple(replace(_expect_without_limits(judged), note=HOLIDAY) for judged in series)
+        return tuple(
+            replace(_expect_without_limits(one_series), note=HOLIDAY) for one_series in series
+        )
     usable_past = _UsablePast(runs=[run for run in past if not is_holiday(run.slot)])
     if comparison.judging.by_model:
         usable_past = _select_past_of_models(usable_past.runs, measured)
@@ -219,9 +225,9 @@ def _find_unjudged(
     """
     is_after_fault = _find_expected_faults(series, lessons, past_alerts)
     notes = []
-    for column, judged in enumerate(series):
+    for column, one_series in enumerate(series):
         note = ""
-        if _compares_with_earlier_lists(judged.rule):
+        if _compares_with_earlier_lists(one_series.rule):
             if is_after_holiday:
                 note = AFTER_HOLIDAY
             elif is_after_fault[column]:
@@ -420,7 +426,7 @@ def _find_expected_faults(
         return np.zeros(len(series), dtype=bool)
     values = np.where(past_alerts.alerting, np.nan, lessons.values)
     is_far = _find_far(values, lessons.errors)[-1:] & np.isfinite(lessons.z[-1:])
-    is_far &= ~np.array([_compares_with_earlier_lists(judged.rule) for judged in series])
+    is_far &= ~np.array([_compares_with_earlier_lists(one_series.rule) for one_series in series])
     is_after_fault: Flags = rule_series.spread_over_segments(series, is_far)[0]
     return is_after_fault
 
@@ -429,10 +435,12 @@ def share_alert_budget(comparison: Comparison, series: rule_series.ManySeries) -
     """Return for each series the allowed chance of a false alert in one run, (series,)."""
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_per_false_alert),
-        segments=[*dict.fromkeys(judged.segment for judged in series)],
-        looks={judged.rule.alert: _budget_weight(judged.rule) for judged in series},
+        segments=[*dict.fromkeys(one_series.segment for one_series in series)],
+        looks={one_series.rule.alert: _budget_weight(one_series.rule) for one_series in series},
     )
-    return np.array([budget.alpha(judged.segment, judged.rule.alert) for judged in series])
+    return np.array(
+        [budget.alpha(one_series.segment, one_series.rule.alert) for one_series in series]
+    )
 
 
 def _budget_weight(rule: SeriesRule) -> float:
@@ -503,50 +511,48 @@ def _build_expectations(
     correlation = correlate(reference.used_values, alpha)
     correlation = np.where(compared.is_independent, 0.0, correlation)
     # A low correlation is raised to the median correlation of all segments of the same rule.
-    _, rule_numbers = np.unique([judged.rule.alert for judged in series], return_inverse=True)
+    _, rule_numbers = np.unique(
+        [one_series.rule.alert for one_series in series], return_inverse=True
+    )
     correlation = raise_to_median(correlation, rule_numbers)
     trend_z = discount(compared.z, correlation)
     evidence = update_evidence(evidence_before, trend_z).total
     expectations = []
-    for column, judged in enumerate(series):
+    for column, one_series in enumerate(series):
         has_limits = reference.runs[column] >= MIN_HEALTHY_RUNS
-        shown: list[float | None] = [None, None, None]
-        z = None
+        expectation = replace(
+            _expect_without_limits(one_series),
+            runs=int(reference.runs[column]),
+            judged=_finite(values[column]),
+            error=_finite(errors[column]),
+            trend_z=_finite(trend_z[column]),
+        )
         if has_limits:
             center = float(reference.center[column])
             limits = float(compared.limits[column]), float(compared.opposites[column])
-            shown = judged.show_for_people([center, *limits], figures)
-            z = _finite(compared.z[column])
-        expected, limit, opposite = shown
-        evidence_now = None
-        evidence_limit = None
-        learned = judged.rule.limit
+            expected, limit, opposite = one_series.show_for_people([center, *limits], figures)
+            expectation = replace(
+                expectation,
+                expected=expected,
+                limit=limit,
+                opposite=opposite,
+                z=_finite(compared.z[column]),
+            )
+        learned = one_series.rule.limit
         if isinstance(learned, LearnedLimit) and learned.learning is Learning.TREND:
-            evidence_now = float(evidence[column]) if has_limits else None
-            evidence_limit = 1.0 / float(alpha[column])
-        expectation = replace(
-            _expect_without_limits(judged),
-            runs=int(reference.runs[column]),
-            expected=expected,
-            limit=limit,
-            opposite=opposite,
-            judged=_finite(values[column]),
-            error=_finite(errors[column]),
-            z=z,
-            trend_z=_finite(trend_z[column]),
-            evidence=evidence_now,
-            evidence_limit=evidence_limit,
-        )
+            expectation = replace(expectation, evidence_limit=1.0 / float(alpha[column]))
+            if has_limits:
+                expectation = replace(expectation, evidence=float(evidence[column]))
         expectations.append(expectation)
     return tuple(expectations)
 
 
-def _expect_without_limits(judged: rule_series.RuleSeries[SeriesRule]) -> Expectation:
+def _expect_without_limits(one_series: rule_series.RuleSeries[SeriesRule]) -> Expectation:
     return Expectation(
-        alert=judged.rule.alert,
-        segment=judged.segment,
+        alert=one_series.rule.alert,
+        segment=one_series.segment,
         runs=0,
-        series=judged_series(judged.rule),
+        series=judged_series(one_series.rule),
     )
 
 
@@ -556,7 +562,7 @@ def _finite(value: np.float64) -> float | None:
 
 def _find_sides(series: rule_series.ManySeries) -> Floats:
     """Return for each series 1 if high values alert, and -1 if low values alert, (series,)."""
-    is_below = [judged.rule.direction is Direction.BELOW for judged in series]
+    is_below = [one_series.rule.direction is Direction.BELOW for one_series in series]
     return np.where(is_below, -1.0, 1.0)
 
 
@@ -591,7 +597,7 @@ def _allow_level_without_season(
     if past_alerts.accepted:
         return reference
     level = find_median(np.where(past_alerts.healthy, lessons.values, np.nan))
-    is_too_similar = np.array([_judges_too_similar(judged.rule) for judged in series])
+    is_too_similar = np.array([_judges_too_similar(one_series.rule) for one_series in series])
     has_no_former_level = np.isnan(reference.before)
     has_season = np.abs(level - reference.center) > reference.spread
     is_allowed = is_too_similar & has_no_former_level & has_season
@@ -626,7 +632,7 @@ def _compare_with_reference(
 
     ``alpha`` is the allowed chance of a false alert in one run, (series,).
     """
-    rules = [judged.rule for judged in series]
+    rules = [one_series.rule for one_series in series]
     normal = _allow_former_level(series, reference)
     # If the run has no value, its error is NaN. The limits are still shown, as if the error were 0.
     # The p-values are NaN, because such a run is not judged.

@@ -48,7 +48,8 @@ class PairedSteps(SlotContext):
         if not comparison.judging.shows_items:
             mismatches = tuple(mismatch.without_examples for mismatch in mismatches)
         mismatches += explain_missing_users(self.arms, coverage, self.slot, self.seconds_left())
-        split, explanation = None, None
+        split = None
+        explanation = None
         try:
             split, explanation = explain_run(
                 comparison,

@@ -174,7 +174,7 @@ ManySeries: TypeAlias = Sequence[RuleSeries[SeriesRule]]
 
 def read_values_and_errors(series: ManySeries, figures: Figures) -> tuple[Floats, Floats]:
     """Return the values and the sampling errors of all series in one run. NaN without a value."""
-    values_and_errors = [judged.read(figures) for judged in series]
+    values_and_errors = [one_series.read(figures) for one_series in series]
     table = np.array(values_and_errors, dtype=float).reshape(len(series), 2)
     return table[:, 0], table[:, 1]
 
@@ -230,7 +230,7 @@ def _match_columns(
     series in the same place of the second list. A run's lessons have one column for each segment of
     each topic, in this order. Lessons without a series are left out.
     """
-    column_by_key = {judged.key: column for column, judged in enumerate(series)}
+    column_by_key = {one_series.key: column for column, one_series in enumerate(series)}
     lesson_columns = []
     columns = []
     lesson_column = 0
@@ -248,8 +248,8 @@ def _find_columns_without_lesson(topics: Sequence[LessonTopic], series: ManySeri
     """Return the columns of the series whose rule did not exist, or measured something else."""
     stored_series = {topic.alert: topic.series for topic in topics}
     unstored_columns = []
-    for column, judged in enumerate(series):
-        if stored_series.get(judged.rule.alert) != judged_series(judged.rule):
+    for column, one_series in enumerate(series):
+        if stored_series.get(one_series.rule.alert) != judged_series(one_series.rule):
             unstored_columns.append(column)
     return unstored_columns
 
@@ -269,7 +269,9 @@ def find_alerting_runs(
         # ``run.states`` has only pending and firing alerts.
         segments = {segment for alert, segment in run.states if alert in alerts}
         if segments:
-            alerting[row] = [ALL in segments or judged.segment in segments for judged in series]
+            alerting[row] = [
+                ALL in segments or one_series.segment in segments for one_series in series
+            ]
     return alerting
 
 
@@ -278,7 +280,7 @@ def spread_over_segments(series: ManySeries, flags: Flags) -> Flags:
 
     The flag of a series on all users is copied to all series.
     """
-    segments = np.array([judged.segment for judged in series])
+    segments = np.array([one_series.segment for one_series in series])
     is_flagged_for_all = flags[:, segments == ALL].any(axis=1, keepdims=True)
     spread = np.repeat(is_flagged_for_all, len(series), axis=1)
     flagged_segments = set(segments[flags.any(axis=0)])
@@ -293,7 +295,7 @@ def find_firings(series: ManySeries, past: Sequence[PastRun]) -> Flags:
     firings = np.zeros((len(past), len(series)), dtype=bool)
     for row, run in enumerate(past):
         if run.states:
-            firings[row] = [run.states.get(judged.key) is State.FIRING for judged in series]
+            firings[row] = [run.states.get(one_series.key) is State.FIRING for one_series in series]
     return firings
 
 

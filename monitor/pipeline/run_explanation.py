@@ -340,8 +340,8 @@ def _compare_items(
 ) -> ExposureShift:
     """Find the items that these users are shown more, and the items that they are shown less.
 
-    The changed arm is compared with its earlier lists. If there are none, the candidate is compared
-    with the baseline.
+    The changed arm is compared with its earlier lists. If there are none, or if no arm is known to
+    have changed, the candidate is compared with the baseline.
     """
     if arm is None or scene.changes is None:
         batch = scene.batch.take(rows)

@@ -38,6 +38,9 @@ def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are fo
 ) -> Measurement:
     """Measure one slot. ``scores`` collects the scores that are stored or written.
 
+    Batches have ``batch_users`` users, and the cause of a change is searched among
+    ``subset_users`` users. The defaults fit the lists' length.
+
     Raises SourceError if the users cannot be read, or if the planned split of an unpaired
     comparison has changed. All other faults are counted in the coverage.
     """

@@ -54,7 +54,10 @@ class RunScores:
         open_spool: Callable[[], ScoreSpool] | None = None,
         users_in_memory: int = USERS_IN_MEMORY,
     ) -> None:
-        """Begin without scores. If more than ``users_in_memory`` are added, a spool stores them."""
+        """Begin without scores. If more than ``users_in_memory`` are added, a spool stores them.
+
+        If ``open_spool`` is None, all scores stay in memory.
+        """
         self.count = 0
         self.failed: Collection[str] = ()  # metrics that iteration leaves out
         self._open_spool = open_spool

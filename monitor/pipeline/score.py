@@ -158,7 +158,8 @@ def find_worst_similarity(
     higher scores mean less similar lists.
     """
     worst_similarity = np.full(len(scores.users), np.nan)
-    metric = leading_metric(comparison, [each for each in metrics if str(each) not in failed])
+    measured = [metric for metric in metrics if str(metric) not in failed]
+    metric = leading_metric(comparison, measured)
     if metric is not None:
         values = scores.by_metric[str(metric)]
         if not metric.higher_is_more_alike:

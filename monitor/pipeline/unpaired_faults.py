@@ -106,7 +106,8 @@ def find_stale_candidate(
     pre_test = users.subset.pairing.batch
     is_stale = OwnLists.of_pairs(pre_test).is_same
     if former is not None:
-        lists, lengths = former.batch.candidate, former.batch.candidate_lengths
+        lists = former.batch.candidate
+        lengths = former.batch.candidate_lengths
         then = replace(pre_test, candidate=lists, candidate_lengths=lengths)
         is_stale = is_stale & (lengths > 0) & ~OwnLists.of_pairs(then).is_same
     candidate = users.rows(Arm.CANDIDATE)
@@ -178,7 +179,7 @@ def _make_scene(
         segments[segment] = np.flatnonzero(is_inside)
     return Scene(
         batch=present_pairs,
-        has_own_pairs=False,
+        is_paired=False,
         segments=segments,
         coverage=users.coverage.rows,
         changes=PairChanges(

@@ -116,7 +116,7 @@ class HttpReceiver(BaseReceiver):
 
     # Whether all messages to this receiver are small. If a small message is refused, a smaller one
     # would be refused too.
-    is_bounded: ClassVar[bool] = False
+    has_small_messages: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class HttpReceiver(BaseReceiver):
             who=self._client.who,
             now=now,
             reason=self._reason(answer),
-            is_bounded=self.is_bounded,
+            has_small_messages=self.has_small_messages,
         )
         return answer
 
@@ -167,13 +167,17 @@ def require_accepted(
     who: str,
     now: datetime,
     reason: str | None = None,
-    is_bounded: bool = False,
+    has_small_messages: bool = False,
 ) -> None:
     """Raise DeliveryError unless the receiver accepted the message (status 2xx).
 
     Statuses 4xx are permanent failures, except 408, 421, 425 and 429. Redirects and statuses 5xx
     are temporary failures. After a status 5xx the message may have arrived. The error contains the
     pause from the header ``Retry-After``.
+
+    ``who`` is the receiver, and begins the text of the error. ``reason`` is the receiver's own
+    reason, None if it gave none. With ``has_small_messages``, every message to this receiver is small, so a
+    smaller message would be refused too.
     """
     status = answer.status
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
@@ -195,5 +199,5 @@ def require_accepted(
         permanent=is_permanent,
         retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now),
         may_be_known=status >= 500,  # noqa: PLR2004 - likewise
-        of_message=status in _OF_MESSAGE and not is_bounded,
+        of_message=status in _OF_MESSAGE and not has_small_messages,
     )

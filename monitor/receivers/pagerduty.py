@@ -140,7 +140,7 @@ def _details(content: MessageContent) -> dict[str, object]:
 class PagerDuty(HttpReceiver):
     """One service of PagerDuty."""
 
-    is_bounded = True
+    has_small_messages = True
 
     def __init__(self, options: PagerDutyOptions, name: str, *, external_url: str) -> None:
         url = options.url.rstrip("/") + _PATH

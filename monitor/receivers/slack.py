@@ -166,7 +166,7 @@ def _points(title: str, texts: Iterable[str]) -> list[str]:
 class Slack(HttpReceiver):
     """One incoming webhook of Slack."""
 
-    is_bounded = True
+    has_small_messages = True
 
     def __init__(self, options: SlackOptions, name: str, *, external_url: str) -> None:
         url = options.url.get_secret_value()

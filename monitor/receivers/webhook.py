@@ -164,6 +164,7 @@ def _alerts_of(message: Message) -> list[Transition]:
     leads = sort_leads(changes, (message.briefing or Briefing()).finding)
     ordered = (*leads, *changes, *find_leads(firing), *firing)
     latest = {change.dedup_key: change for change in changes}
+    # A key stays at the place where it first occurs in ``ordered``.
     by_key = {change.dedup_key: latest.get(change.dedup_key, change) for change in ordered}
     return list(by_key.values())
 

@@ -115,7 +115,10 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
         log.warning("every account can read the key of user ids", reason=exposed)
     key_file = settings.privacy.key_file
     pseudonyms = None if key_file is None else Pseudonyms(read_key(key_file))
-    shared = {each.family: SharedAnswers() for each in settings.comparisons if each.candidates}
+    shared = {}
+    for comparison in settings.comparisons:
+        if comparison.candidates:
+            shared[comparison.family] = SharedAnswers()
     policy = policy_of(settings)
     selectors = share_selectors(policy.selectors, comparisons_of(settings).values())
 
@@ -130,7 +133,7 @@ def open_wiring(settings: Settings, *, on_ping: Callable[[str, str], None] = do_
 
     return Wiring(
         settings=settings,
-        watched={name: reopen(each) for name, each in settings.comparisons_by_name.items()},
+        watched={name: reopen(options) for name, options in settings.comparisons_by_name.items()},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy,
         pseudonyms=pseudonyms,
@@ -162,7 +165,7 @@ def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) 
     Raises DatabaseError if the database cannot be read.
     """
     outbox = store.outbox
-    publisher.outbox(
+    publisher.show_deliveries(
         outbox.waiting(now), outbox.waiting(now, held=True), outbox.given_up(since=now - LATELY)
     )
 
@@ -232,6 +235,10 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
 
 
 def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
+    """Open the sources of an unpaired comparison.
+
+    Without ``assignments``, the log of served lists also says which users are assigned.
+    """
     listed = {}
     log = None
     served = None

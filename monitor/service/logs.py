@@ -98,10 +98,10 @@ def format_traceback(exc_info: structlog.typing.ExcInfo) -> str:
     Only errors of this program are shown with their message, because other messages may quote ids.
     """
     lines = list[str]()
-    for each in reversed(list(_shown_chain(exc_info[1]))):
-        lines += ["Traceback (most recent call last):\n", *traceback.format_tb(each.__traceback__)]
-        text = f": {each}" if isinstance(each, MonitorError) else ""
-        lines.append(f"{type(each).__qualname__}{text}\n")
+    for error in reversed(list(_shown_chain(exc_info[1]))):
+        lines += ["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__)]
+        text = f": {error}" if isinstance(error, MonitorError) else ""
+        lines.append(f"{type(error).__qualname__}{text}\n")
     return "".join(lines).rstrip()
 
 

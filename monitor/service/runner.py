@@ -205,9 +205,12 @@ class Runner:
         # an interrupt.
         taken: list[Claim] = []
         try:
-            self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
+            self.call_with_retries(
+                partial(self._claim, watched.comparison, slot, taken, rerun=rerun)
+            )
             if not taken:
                 return None
+            # Live sources cannot repeat their earlier answers, so an earlier run of the slot stays.
             claim = replace(taken[0], keeps_earlier=watched.is_live)
             return self._run(watched, claim, receivers, judged_at or self.clock)
         except BaseException as error:
@@ -274,7 +277,7 @@ class Runner:
         ):
             for ping in self.pings:
                 ping.run_started(claim)
-            memory = self.patiently(partial(self._remember, watched.comparison, claim))
+            memory = self.call_with_retries(partial(self._remember, watched.comparison, claim))
             for sentence in memory.unreadable:
                 log.warning("part of the history was not read", reason=sentence)
             try:
@@ -315,12 +318,14 @@ class Runner:
         """
         result = replace(result, finished_at=self.clock.now())
         if result.claim.has_ok_run and result.status is not RunStatus.OK:
-            self.patiently(partial(self.store.runs.release, result.claim))
+            self.call_with_retries(partial(self.store.runs.release, result.claim))
             reason = f"{result.reason}; the earlier run of the slot is kept"
             result = replace(result, reason=reason, states=(), transitions=())
             self._publish(result)
             return result
-        number = self.patiently(partial(self.store.runs.finish, result, receivers=receivers))
+        number = self.call_with_retries(
+            partial(self.store.runs.finish, result, receivers=receivers)
+        )
         if number is None:
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
@@ -409,7 +414,7 @@ class Runner:
         for ping in self.pings:
             ping.run_finished(claim, failure)
 
-    def patiently(self, call: Callable[[], _T]) -> _T:
+    def call_with_retries(self, call: Callable[[], _T]) -> _T:
         """Call the function. If the database does not answer, retry for ``patience_s`` seconds."""
 
         def may_pass(error: Exception) -> bool:

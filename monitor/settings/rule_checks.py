@@ -234,7 +234,8 @@ def _limit_keys(rule: Partial) -> tuple[str, str]:
 def _check_resolving(rule: Partial) -> Iterator[Problem]:
     """Report a value for resolving that is on the wrong side of the threshold."""
     key, resolve_key = _limit_keys(rule)
-    threshold, resolve_at = getattr(rule, key), getattr(rule, resolve_key)
+    threshold = getattr(rule, key)
+    resolve_at = getattr(rule, resolve_key)
     if threshold is None or resolve_at is None:
         return
     if key == "below":
@@ -258,7 +259,8 @@ def _check_threshold(rule: Partial, name: str, low: float, high: float) -> Itera
     """
     yield from _check_resolving(rule)
     key, resolve_key = _limit_keys(rule)
-    threshold, resolve_at = getattr(rule, key), getattr(rule, resolve_key)
+    threshold = getattr(rule, key)
+    resolve_at = getattr(rule, resolve_key)
     if threshold is None:
         return
     message = f"can never be reached, because {name} is between {low:g} and {high:g}: change it"

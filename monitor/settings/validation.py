@@ -96,7 +96,9 @@ def report_lines(
     Values of variables are hidden, because they may be secrets.
     """
     secrets = _find_secrets(document)
-    lines_and_problems = [(each.line or document.line(each.path), each) for each in problems]
+    lines_and_problems = [
+        (problem.line or document.line(problem.path), problem) for problem in problems
+    ]
     lines_and_problems.sort(key=itemgetter(0))
     for line, problem in lines_and_problems[:MAX_PROBLEMS]:
         shown = problem.message

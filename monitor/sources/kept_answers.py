@@ -4,7 +4,6 @@ Each line of the file has a checksum and the answers that came in about one seco
 """
 
 import json
-import os
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -72,9 +71,11 @@ class AnswerFile:
         Answers that are older than ``lasts_s`` seconds are ignored. Returns the users without an
         answer.
         """
+        if self._path is None:
+            return users
         missing = dict.fromkeys(users)
         now_s = utc_now().timestamp()
-        with suppress(OSError), (self._path or Path(os.devnull)).open("rb") as file:
+        with suppress(OSError), self._path.open("rb") as file:
             for record in file:
                 checksum, _, content = record.partition(b" ")
                 if checksum != b"%08x" % zlib.crc32(content):
@@ -86,7 +87,7 @@ class AnswerFile:
                     if user in missing:
                         del missing[user]
                         lists.add(user, items, scores, version)
-        lists.new_lists()  # the recalled lists are stored already
+        lists.new_lists()  # so that `take` does not store the recalled lists again
         return list(missing)
 
     def take(self, lists: ListCollector) -> Callable[[], None]:

@@ -88,7 +88,7 @@ def _read_labels(values: pa.Array, name: str, tally: Tally) -> pa.Array:
     if labels.null_count > values.null_count:
         is_given = pc.not_equal(values.cast(pa.large_string()).fill_null(""), "")
         is_unreadable = pc.and_(labels.is_null(), is_given).to_numpy(zero_copy_only=False)
-    tally.flags(name, ColumnKind.LABELS, is_unreadable, values)
+    tally.count_marked(name, ColumnKind.LABELS, is_unreadable, values)
     return labels
 
 

@@ -171,23 +171,23 @@ def long_lists(
     """
     items = cells[str(options.item)]
     is_bad = items.is_null().to_numpy(zero_copy_only=False)
-    places = scores = None
+    scores = None
     if options.scores:
         column = cells[options.scores]
         scores, is_no_number = number_column(column, options.scores, tally.where)
-        is_bad = is_bad | is_no_number
-        if not options.rank:
-            places = -scores
+        if not options.rank:  # a null has no place in the order
             is_no_number = is_no_number | np.isnan(scores)
-        tally.flags(options.scores, ColumnKind.NUMBERS, is_no_number, column)
+        tally.count_marked(options.scores, ColumnKind.NUMBERS, is_no_number, column)
+        is_bad = is_bad | is_no_number
     if options.rank:
         column = cells[options.rank]
         places, _ = number_column(column, options.rank, tally.where)
         is_no_rank = places != np.floor(places)  # also true for NaN
-        tally.flags(options.rank, ColumnKind.RANKS, is_no_rank, column)
+        tally.count_marked(options.rank, ColumnKind.RANKS, is_no_rank, column)
         is_bad = is_bad | is_no_rank
-    assert places is not None  # noqa: S101 - options have a rank or scores
-    is_bad = is_bad | np.isnan(places)
+    else:
+        assert scores is not None  # noqa: S101 - options have a rank or scores
+        places = -scores
     order = order_rows(positions, places, None if options.rank else items)
     if order is not None:
         positions = positions[order]
@@ -267,6 +267,7 @@ class TableLists:
         return replace(pull, notes=notes, unreadable=tally.unreadable)
 
     def _pull(self, batches: Iterable[TableBatch], tally: Tally) -> Pull:
+        """Collect the rows of the requested users, and make lists of all of them at the end."""
         options = self.options
         wanted = WantedUsers(self.users)
         item = options.item

@@ -103,7 +103,10 @@ class ServedOptions(Options):
         return (None,) if self.arms is None else (*self.arms.value_of,)
 
     def select(self, arms: ArmColumn | None, **period: object) -> Self:
-        """Return these options for the rows of these arms, and perhaps for another period."""
+        """Return these options for the rows of these arms, and perhaps for another period.
+
+        If ``arms`` is None, the rows are not divided by arm.
+        """
         copy = self.model_copy(update=period)
         copy._arms = arms  # noqa: SLF001 - a copy of these options
         return copy

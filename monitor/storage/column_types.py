@@ -205,7 +205,8 @@ class Values(Document):
 
     def __init__(self, kind: Any, absent: object = None) -> None:
         super().__init__()
-        self.kind, self.absent = kind, absent
+        self.kind = kind
+        self.absent = absent
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         if value == self.absent:

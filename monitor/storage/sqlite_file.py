@@ -48,9 +48,11 @@ def make_private(file: Path) -> None:
     """
     # An existing file must not be opened, because closing it would release SQLite's locks.
     with suppress(OSError):  # SQLite reports what prevents the creation
-        opened = os.open(file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.fchmod(opened, 0o600)
-        os.close(opened)
+        descriptor = os.open(
+            file.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600
+        )
+        os.fchmod(descriptor, 0o600)
+        os.close(descriptor)
 
 
 def describe_file_readers(url: URL) -> str | None:
@@ -126,28 +128,28 @@ class FileLock:
         self.release()
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            opened = os.open(self.path, flags, 0o600)
+            descriptor = os.open(self.path, flags, 0o600)
         except OSError as error:
             raise self._error_of_locking(error) from None
         try:
-            self._lock(opened)
+            self._lock(descriptor)
         except BaseException:
-            os.close(opened)
+            os.close(descriptor)
             raise
-        self._descriptor = opened
+        self._descriptor = descriptor
 
-    def _lock(self, opened: int) -> None:
+    def _lock(self, descriptor: int) -> None:
         """Lock the opened file and write the holder into it. Raises DatabaseError like `take`."""
         since = format_instant(utc_now().replace(microsecond=0))
         try:
             # An account that may read the file could lock it and keep every daemon out.
-            os.fchmod(opened, 0o600)
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.truncate(opened, 0)
-            os.pwrite(opened, f"{self.holder} since {since}\n".encode(), 0)
+            os.fchmod(descriptor, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.truncate(descriptor, 0)
+            os.pwrite(descriptor, f"{self.holder} since {since}\n".encode(), 0)
         except BlockingIOError:
             raise DatabaseError(
-                f"SQLite database {self.file} is in use by another daemon: {_holder_in(opened)} "
+                f"SQLite database {self.file} is in use by another daemon: {_holder_in(descriptor)} "
                 f"has locked {self.path}: stop that daemon, or use PostgreSQL, which allows "
                 "several daemons"
             ) from None
@@ -175,26 +177,26 @@ def holder_of(file: Path) -> str | None:
     """
     lock = _lock_path(file)
     try:
-        opened = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"somebody ({lock}: {error.strerror})"
     try:
-        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return f"{_holder_in(opened)} (holds {lock})"
+        return f"{_holder_in(descriptor)} (holds {lock})"
     finally:
-        os.close(opened)
+        os.close(descriptor)
     return None
 
 
-def _holder_in(opened: int) -> str:
+def _holder_in(descriptor: int) -> str:
     """Return the process that the text in a locked file names.
 
     The process is "an unknown process" if the text is empty or names a process that has ended.
     """
-    content = os.pread(opened, _HOLDER_BYTES, 0).decode(errors="replace").strip()
+    content = os.pread(descriptor, _HOLDER_BYTES, 0).decode(errors="replace").strip()
     process = _PROCESS.match(content)
     has_ended = False
     if process is not None:

@@ -174,19 +174,19 @@ class MetricContract:
             for n in (10, 13)
             for sizes in product(range(11), repeat=2)
         ]
-        found = self.scores(metric, pairs)
+        scores = self.scores(metric, pairs)
         low, high = metric.bounds(10)
         assert metric.low <= low < high <= metric.high
-        assert (np.isnan(found) | ((found >= low) & (found <= high))).all()
-        np.testing.assert_array_equal(self.scores(metric, pairs, name="item {}"), found)
+        assert (np.isnan(scores) | ((scores >= low) & (scores <= high))).all()
+        np.testing.assert_array_equal(self.scores(metric, pairs, name="item {}"), scores)
         np.testing.assert_allclose(
             self.scores(metric, pairs[40:170]),
-            found[40:170],
+            scores[40:170],
             rtol=0,
             atol=1e-12,
         )
         if metric.is_symmetric:
-            np.testing.assert_array_equal(self.scores(metric, [(b, a) for a, b in pairs]), found)
+            np.testing.assert_array_equal(self.scores(metric, [(b, a) for a, b in pairs]), scores)
 
     def test_the_declared_direction_is_right(self, metric: Metric) -> None:
         similar, different = self.scores(

@@ -49,7 +49,8 @@ def write_standstill(standstill: Standstill, most: int) -> str:
 
     For both arms, say in how many runs neither arm changed.
     """
-    arm, missed = standstill.arm, standstill.missed
+    arm = standstill.arm
+    missed = standstill.missed
     limit = f"more than the {most} that are normal" if missed > most else f"up to {most} are normal"
     if arm is None:
         if not missed:

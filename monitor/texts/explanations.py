@@ -256,7 +256,8 @@ def _write_share(finding: Finding) -> list[str]:
     is_exact = finding.is_exact and not finding.is_estimated
     if finding.segment == ALL or is_exact:
         return []
-    share, segment = write_percent(finding.segment_share), shorten_name(finding.segment)
+    share = write_percent(finding.segment_share)
+    segment = shorten_name(finding.segment)
     return [f"It concerns {share} of the users in {segment}."]
 
 
@@ -281,9 +282,11 @@ def has_duplicates(finding: Finding) -> bool:
 
 
 def _write_cut_short(finding: Finding, arms: str) -> str:
-    lists, item = "shorter lists", "item"
+    lists = "shorter lists"
+    item = "item"
     if has_duplicates(finding):
-        lists, item = "lists with duplicates", "different item"
+        lists = "lists with duplicates"
+        item = "different item"
     items = count_of(round(finding.detail["now"]), item)
     return f"get {lists} from the {arms}: {items} instead of {finding.detail['before']:,.0f}"
 
@@ -426,7 +429,7 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
 
     The sentence that names a cause comes first. The segment's fall is left out if it is unknown.
     """
-    fall = next((each for each in explanation.falls if each.segment == segment), None)
+    fall = next((fall for fall in explanation.falls if fall.segment == segment), None)
     sentence = explanation.sentence
     hints = _write_hints(explanation)
     if segment == ALL or fall is None:

@@ -65,9 +65,11 @@ def write_census(fixed_users: int | None) -> str:
 
 
 def _write_decided(margin: float, result: GateResult) -> str:
-    side, bound = "above", f"at least {result.low:.4g}"
+    side = "above"
+    bound = f"at least {result.low:.4g}"
     if result.verdict is GateVerdict.SAFE:
-        side, bound = "below", f"at most {result.high:.4g}"
+        side = "below"
+        bound = f"at most {result.high:.4g}"
     return (
         f"{_prefix(result)}the mean excess is {side} {margin:g}: {bound} over "
         f"{result.users:,} users"

@@ -161,11 +161,11 @@ def _write_gap(gap: float) -> str:
     )
 
 
-def write_outcomes(found: UnpairedResults) -> tuple[str, ...]:
+def write_outcomes(results: UnpairedResults) -> tuple[str, ...]:
     """Say for each outcome which arm has more of it, and how to read this. Empty without any."""
-    if not found.outcomes:
+    if not results.outcomes:
         return ()
-    return (*map(_write_outcome, found.outcomes), _OUTCOMES_EXPLAINED)
+    return (*map(_write_outcome, results.outcomes), _OUTCOMES_EXPLAINED)
 
 
 def _write_outcome(gap: OutcomeGap) -> str:
@@ -197,9 +197,9 @@ def write_preference(mean: float, low: float, high: float, users: int) -> str:
     return f"No arm is clearly preferred: the mean preference is {interval}."
 
 
-def write_split(found: UnpairedResults) -> tuple[str, ...]:
+def write_split(results: UnpairedResults) -> tuple[str, ...]:
     """Say whether the users are split as planned, and how many users switched arms."""
-    evidence = math.exp(min(found.log_e, _MOST_EVIDENCE))
+    evidence = math.exp(min(results.log_e, _MOST_EVIDENCE))
     digits = 0 if evidence >= 1 else 2
     weighed = (
         f"the evidence against the plan is {evidence:,.{digits}f}, and {ENOUGH_EVIDENCE:,.0f} is "
@@ -207,15 +207,15 @@ def write_split(found: UnpairedResults) -> tuple[str, ...]:
     )
     sentences = [f"The users are split as planned: {weighed}"]
     if evidence >= ENOUGH_EVIDENCE:
-        baseline, candidate = (found.users[arm].assigned for arm in Arm)
-        arms = write_off_split(baseline, candidate, found.baseline_share)
+        baseline, candidate = (results.users[arm].assigned for arm in Arm)
+        arms = write_off_split(baseline, candidate, results.baseline_share)
         sentences = [
             "The users are NOT split as planned, so nothing else can be trusted.",
             f"{arms[:1].upper()}{arms[1:]}. Chance practically cannot explain this: {weighed}",
         ]
-    if found.switched:
-        switched = count_of(found.switched, "user")
+    if results.switched:
+        switched = count_of(results.switched, "user")
         sentences.append(f"Left out, because they switched arms since the test began: {switched}.")
-    if found.served_by_other:
-        sentences.append(f"{_write_served_by_other(found).capitalize()}.")
+    if results.served_by_other:
+        sentences.append(f"{_write_served_by_other(results).capitalize()}.")
     return tuple(sentences)

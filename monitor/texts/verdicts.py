@@ -60,7 +60,8 @@ def write_value(rule: SeriesRule, value: float, users: int, segment: str, *limit
         if parse_derived(rule.metric).derived in GAPS:
             among += " in both arms"
         return f"{name_series(rule.metric, str(rule.statistic))} is {shown} over {among}"
-    count, share = round(value * users), rule.share
+    count = round(value * users)
+    share = rule.share
     percent = "" if value == 1 else f" ({shown} %)"
     if share.arm is None:
         return f"{count:,} of {among} could not be compared{percent}"
@@ -92,7 +93,8 @@ def write_threshold(
 ) -> str:
     """Say on which side of a fixed limit the value is, such as ``below 0.6``."""
     fires, resolves = show_values(rule, limit.value, limit.resolve_at)
-    unit, side = _unit_of(rule), limit.direction
+    unit = _unit_of(rule)
+    side = limit.direction
     if is_breach and isinstance(rule, CoverageRule) and side is Direction.ABOVE:
         return f"more than the {fires:.12g}{unit} allowed{_write_question(rule)}"
     if is_breach:
@@ -118,7 +120,8 @@ def write_normal(
     value, most, expected = show_values(
         rule, value, expectation.limit or 0.0, expectation.expected or 0.0
     )
-    unit, runs = _unit_of(rule), f"after {expectation.runs} healthy runs"
+    unit = _unit_of(rule)
+    runs = f"after {expectation.runs} healthy runs"
     is_below = limit.direction is Direction.BELOW
     note = f"{expected:.3g}{unit} was expected {runs}"
     if limit.learning is Learning.TREND:
@@ -138,7 +141,8 @@ def write_normal(
 
 
 def _write_trend(drift: str, expectation: Expectation, *, is_breach: bool) -> str:
-    evidence, limit = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
+    evidence = expectation.evidence or 0.0
+    limit = expectation.evidence_limit or math.inf
     if is_breach:
         times = format_value(evidence / limit, 1.0)
         return f"after a {drift} over several runs (evidence is {times} times the limit)"

@@ -36,7 +36,7 @@ def test_who_leads_is_asked_at_each_scrape(publisher):
 
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher):
     publisher.register([], ["pager"])
-    publisher.outbox({"chat": (2, 90.5)}, {"chat": (1, 0.0)}, {"chat": 3})
+    publisher.show_deliveries({"chat": (2, 90.5)}, {"chat": (1, 0.0)}, {"chat": 3})
     assert not scraped(publisher).lacks("""
         outbox_pending{receiver="chat"} 2
         outbox_held{receiver="chat"} 1
@@ -100,7 +100,7 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(cloc
 
 
 def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher):
-    publisher.database_sizes({DataKind.SCORES: 4096})
+    publisher.show_database_sizes({DataKind.SCORES: 4096})
     for leads, shown in ((1, 4096), (0, None)):
         publisher.show("leader", leads)
         assert scraped(publisher).value("database_size_bytes", kind="scores") == shown

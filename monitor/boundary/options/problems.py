@@ -100,7 +100,10 @@ def problems_within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Prob
 
 
 def find_duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
-    """Yield a problem for each entry that has the name of an earlier entry."""
+    """Yield a problem for each entry that has the name of an earlier entry.
+
+    The name is None for entries without one.
+    """
     seen: set[Hashable] = set()
     for path, name in named:
         if name is not None and name in seen:
@@ -241,10 +244,11 @@ def _path_of(error: _Error, value: Any) -> KeyPath:  # noqa: ANN401 - YAML
 
 def _write_message(errors: Sequence[_Error]) -> str | None:
     """What to do about one value. None if its problem is reported already."""
-    *_, (text, _) = described = [_describe_error(error) for error in errors]
+    described = [_describe_error(error) for error in errors]
     forms = [wanted for _, wanted in described if wanted]
     if len(forms) == len(errors):
         return "must be " + " or ".join(dict.fromkeys(forms))
+    text, _ = described[-1]
     return text
 
 

@@ -272,11 +272,12 @@ def _by_user(frame: pd.DataFrame, by: pd.Series) -> pd.Series:
 
 
 def _by_name(frame: pd.DataFrame, name: Hashable) -> tuple[pd.Series, Hashable | None]:
+    """Return the column or index level of this name, and the name if it is a column, else None."""
     if name in list(frame.columns):  # in a list, because a name may be unhashable
         return frame[name], name
     if name in frame.index.names:
         return frame.index.get_level_values(frame.index.names.index(name)).to_series(), None
-    names = [each for each in (*frame.index.names, *frame.columns) if each is not None]
+    names = [other for other in (*frame.index.names, *frame.columns) if other is not None]
     absent = write_absent(name, names)
     raise InputError(
         f"by: the frame has no column or index level {absent}: name one that it has, or give a "

@@ -157,7 +157,7 @@ class Alignment:
             weights=self.weights and self.weights.map(cut_ranks),
             labels=self.labels and _change_labels(self.labels, cut_ranks, cut_ranks),
         )
-        if "agreement" in self.__dict__:
+        if "agreement" in self.__dict__:  # it was computed already
             cut.agreement = self.agreement[:depth]
         return cut
 

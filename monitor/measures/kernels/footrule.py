@@ -138,7 +138,10 @@ def generalized_footrule(alignment: Alignment, discount: str | None) -> Floats:
 
 
 def _sum_moves(alignment: Alignment, discount: str | None) -> tuple[Floats, Floats]:
-    """The sum of the weighted distances that the common items move, and its maximum."""
+    """The sum of the weighted distances that the common items move, and its maximum.
+
+    If ``discount`` is None, only the item weights count, see `weigh_shared`.
+    """
     shared = rank_shared(alignment)
     weights = weigh_shared(alignment, discount)
     ours = sum_ahead(weights)

@@ -130,7 +130,7 @@ def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
     in the baseline's list adds nothing and moves the items after it down.
     """
     lengths = alignment.baseline_lengths
-    if alignment.is_full:
+    if alignment.is_full:  # all pairs have the same grades
         lengths = np.array([alignment.k])
     gains = _gains_by_rank(lengths, alignment.k, gain)
     discounts = rank_discounts(alignment.k)

@@ -105,7 +105,7 @@ class Metric(ABC):
 
     def __str__(self) -> str:
         name = self.name
-        values = [f"{each}={_write_value(getattr(self, each))}" for each in self.parameters()]
+        values = [f"{field}={_write_value(getattr(self, field))}" for field in self.parameters()]
         if values:
             name += f"({', '.join(values)})"
         if self.depth is not None:
@@ -232,13 +232,14 @@ def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
     Raises MetricError if there is none. The message of the error suggests a similar name or
     parameter.
     """
-    if isinstance(text, str) and len(text) > _LONGEST:
+    name_text = text if isinstance(text, str) else ""
+    if len(name_text) > _LONGEST:
         raise MetricError(
-            f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters; write at "
+            f"cannot read metric {name_text[:_SHOWN]!r}...: it has {len(name_text):,} characters; write at "
             f"most {_LONGEST}"
         )
-    match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
-    if match is None or not isinstance(text, str):
+    match = _SHAPE.fullmatch(name_text)
+    if match is None:
         raise MetricError(
             f"cannot read metric {text!r}: write a name, with parameters and depth if wanted, "
             "such as rbo(p=0.9)@10"
@@ -248,7 +249,7 @@ def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
     if kind is None:
         suggestion = _suggest(name, [*registry, *registry.installed()])
         raise MetricError(f"unknown metric {name!r}{suggestion}")
-    values: dict[str, Any] = _read_arguments(text, kind, arguments or "")
+    values: dict[str, Any] = _read_arguments(name_text, kind, arguments or "")
     if depth is not None:
         values["depth"] = int(depth)
     return kind(**values)

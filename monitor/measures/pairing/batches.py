@@ -90,7 +90,10 @@ def encode_knowledge(
     relevance: RelevanceTable | None,
     vocabulary: pd.Index | None,
 ) -> CodedKnowledge:
-    """Item weights and relevance, with items as codes of a vocabulary."""
+    """Item weights and relevance, with items as codes of a vocabulary.
+
+    Without a vocabulary, the codes are the ids.
+    """
     weights = None
     if item_weights is not None:
         weights = (codes_of(item_weights.items, vocabulary), item_weights.weights)
@@ -124,8 +127,8 @@ def make_batch(
 ) -> PairBatch:
     """A batch of pairs. Each row of one arm is paired with the same row of the other arm.
 
-    Tied items are ordered by their ids. If only one arm has scores, all scores of the other arm are
-    NaN.
+    Tied items are ordered by their ids. Without a vocabulary, the codes are the ids. If only one arm
+    has scores, all scores of the other arm are NaN.
     """
     batch = PairBatch(
         baseline=baseline.codes,

@@ -95,7 +95,8 @@ class IdComparison:
         """Compare the next batch.
 
         The items are compared only if no earlier batch has many items in common in both arms. The
-        padding is searched in every batch.
+        padding is searched in every batch, in whole lists if ``k`` is None. Without a vocabulary,
+        the codes are the ids.
         """
         if not all(len(arm.codes) for arm in arms):
             return
@@ -250,7 +251,7 @@ def _leave_out_forms(
 ) -> _Respelling:
     """Leave out each form that makes no more ids equal. ``most`` ids are equal with all forms."""
     for form in respelling.forms:
-        forms = [each for each in respelling.forms if each is not form]
+        forms = [other for other in respelling.forms if other is not form]
         spell = _spell_by(forms)
         if _count_matches(spell, few, many) >= most:
             respelling = replace(respelling, forms=forms, spell=spell)
@@ -341,7 +342,10 @@ def _usual_prefix(ids: Sequence[str]) -> str | None:
 
 
 def _usual_suffix(ids: Sequence[str]) -> str | None:
-    """The suffix that all ids have, from the first separator in the suffix. None without one."""
+    """The suffix that all ids have, from the first separator in the suffix.
+
+    None if the suffix has no separator, or if nothing but white space begins there.
+    """
     common_end = _common_start([one_id[::-1] for one_id in ids])[::-1]
     end = re.search(r"(?s)[\W_].*", common_end)
     if end and end[0].strip():
@@ -436,7 +440,10 @@ def _find_padding(
 
 
 def _find_fillers(lists: CodedLists, k: int | None, most_lists: int | None = None) -> Integers:
-    """The last item of each list that ends with the same item twice. Lists are cut to k."""
+    """The last item of each list that ends with the same item twice.
+
+    Lists are cut to k, if it is given. Only the first ``most_lists`` lists are searched, or all.
+    """
     starts = lists.offsets[:-1][:most_lists]
     ends = lists.offsets[1:][:most_lists]
     if k is not None:

@@ -51,7 +51,10 @@ def hash_ids(vocabulary: pd.Index) -> Hashes:
 
 
 def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
-    """The code of each id in a vocabulary of `encode_ids`. It is -1 if the id is not there."""
+    """The code of each id in a vocabulary of `encode_ids`. It is -1 if the id is not there.
+
+    Without a vocabulary, the codes are the ids, and an id that cannot be a code has -1.
+    """
     if vocabulary is None and _kind_of_ids(ids) == "i":
         numbers = np.asarray(ids)
         is_code = (numbers >= 0) & (numbers < _CODE_LIMIT)
@@ -69,7 +72,10 @@ def decode_row(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
 
 
 def ids_of(codes: Array, vocabulary: pd.Index | None) -> list[Any]:
-    """The id of each code. If equal ids were spelled differently, the first one is returned."""
+    """The id of each code. If equal ids were spelled differently, the first one is returned.
+
+    Without a vocabulary, the codes are the ids.
+    """
     if vocabulary is None:
         return list(codes.tolist())
     return list(vocabulary.take(codes).tolist())

@@ -119,6 +119,7 @@ def _hash_input(
     """For each user of the panel, a hash of the items in both lists and of their places.
 
     ``rows`` are the rows of the users in each arm. A row is -1 if the arm has no list of the user.
+    Without a vocabulary, the codes themselves are hashed, because they are the ids.
     """
     item_hashes = None
     if vocabulary is not None:

@@ -180,6 +180,7 @@ def _select_items(
         positions = np.flatnonzero(is_item)
         lengths = _count_selected(lengths, is_item)
     if k is not None and lengths.max(initial=0) > k:
+        # The place of each item in its list, from 0.
         places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         first = np.flatnonzero(places < k)
         positions = first if positions is None else positions[first]
@@ -259,6 +260,7 @@ def is_padding(values: pa.Array | Sequence[object], ids: pa.Array, no_item: NoIt
     if not isinstance(values, pa.Array):
         named = set(no_item or ()) & {None, ""}
         for place, value in enumerate(values):
+            # Other values may be of a type that no set can contain.
             if (value is None or value == "") and value in named:
                 is_filler[place] = True
         return is_filler

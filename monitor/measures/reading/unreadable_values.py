@@ -34,7 +34,7 @@ class Tally:
         """The ids of a column as text. Count the values that are no ids."""
         return self.ids(values, column).cast(pa.large_string())
 
-    def flags(
+    def count_marked(
         self,
         column: str,
         need: ColumnKind,

@@ -367,7 +367,7 @@ def _further_changes(message: Message, shown: Sequence[Transition]) -> tuple[str
     If the incident became worse, the first sentence says why the message is sent again.
     """
     changes = message.changes or message.firing
-    rest = [change for change in changes if not any(change is each for each in shown)]
+    rest = [change for change in changes if not any(change is other for other in shown)]
     lasting = _still_firing(message)
     lines = []
     if message.worse:
@@ -576,7 +576,8 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
 
 def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     """Return the lists of at most two users, as examples."""
-    explanation, examples = briefing.explanation, briefing.examples
+    explanation = briefing.explanation
+    examples = briefing.examples
     titles: dict[str, str] = {}
     heads = ("baseline", "candidate")
     if explanation is not None and explanation.is_unpaired:

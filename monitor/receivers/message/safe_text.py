@@ -89,7 +89,8 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
     """Return the links to the page of the change, and to the runbook if it has a web address."""
     name, page = _page_link(change, external_url)
     if len(page) > LONGEST_LINK:
-        name, page = "rankwatch", external_url
+        name = "rankwatch"
+        page = external_url
     links = [(name, page)]
     if change.runbook_url is not None and _is_web(change.runbook_url):
         links.append(("runbook", change.runbook_url))
@@ -128,8 +129,8 @@ def commands_of(
         commands.append(actions.accept_command(name, accept_since))
     commands.append(actions.runs_command(name))
     if change.is_stale_start:
-        # There is no run to show, so the list of runs comes first.
-        commands = [commands[-1], *commands[1:-1], commands[0]]
+        # There is no run to show, so the list of runs comes first, and the run last.
+        commands[0], commands[-1] = commands[-1], commands[0]
     return tuple(commands)
 
 
@@ -142,7 +143,8 @@ def _acknowledge_command(
     """
     names = "".join([*segments, *alerts])
     if clean(names, _LONGEST_NAMES) != names:
-        segments, alerts = (), ()
+        segments = ()
+        alerts = ()
     return actions.acknowledge_command(comparison, segments, alerts)
 
 

@@ -127,7 +127,8 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         source = FileUsers(users)
     within = None
     if also_in is not None:
-        source = within = _Within(source, FileUsers(_users_of(also_in)), also_in.path)
+        within = _Within(source, FileUsers(_users_of(also_in)), also_in.path)
+        source = within
     arms = Arms(
         baseline=FileLists(lists[0]),
         candidate=FileLists(lists[1]),

@@ -34,7 +34,8 @@ from monitor.pipeline.expectations import share_alert_budget
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.pipeline.score import means_too_similar
 from monitor.service.analysis.thresholds import newest_runs, pick_healthy
-from monitor.statistics.reference.prediction import WINDOW, compute_reference
+from monitor.statistics.reference.history import WINDOW
+from monitor.statistics.reference.prediction import compute_reference
 from monitor.statistics.reference.sampling_error import from_angle, to_angle
 from monitor.statistics.reference.thresholds import Budget, DropSearch
 from monitor.statistics.sequential.gate import is_certain, round_ends
@@ -121,7 +122,7 @@ def read_rule_inputs(
         return []
     # Each series may use a share of the accepted probability of a false alert.
     shares = share_alert_budget(comparison, series)
-    alphas = dict(zip((each.key for each in series), shares, strict=True))
+    alphas = dict(zip((one_series.key for one_series in series), shares, strict=True))
     name = None if metric is None else str(parse(metric))
     all_inputs = []
     for rule in comparison.judging.similarity_rules:
@@ -214,8 +215,8 @@ def _read_figures(
     # series.
     key = (series.segment, series.rule.metric)
     all_figures = [Figures.of(run.summaries) for run in past]
-    figures = [each for each in all_figures if each.summaries.get(key) in healthy]
-    measures = np.array([series.read(each) for each in figures])
+    healthy_figures = [figures for figures in all_figures if figures.summaries.get(key) in healthy]
+    measures = np.array([series.read(figures) for figures in healthy_figures])
     values = measures[:, :1]
     errors = measures[:, 1:]
     if np.isnan(errors).all():
@@ -224,7 +225,7 @@ def _read_figures(
     # The variance over runs includes the sampling error. Without this error it is the variance of
     # the true mean.
     wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
-    users = [each.summaries[key].n for each in figures]
+    users = [figures.summaries[key].n for figures in healthy_figures]
     inputs = PlanInputs(
         mean=float(reference.center[0]),
         sd=float(np.nanmedian(errors[:, 0] * np.sqrt(users))),
@@ -232,7 +233,7 @@ def _read_figures(
         learned=int(reference.runs[0]),
         users=int(np.median(users)),
         worst=_worst_score(series.rule.metric, healthy),
-        of_candidate=_read_candidate(series, figures),
+        of_candidate=_read_candidate(series, healthy_figures),
     )
     return inputs, len(healthy)
 

@@ -126,7 +126,8 @@ class OneShot:
     ) -> list[DueSlot]:
         """Return the slots from ``start`` to ``end``, both included, in the order of time.
 
-        Raises ConfigError for slots in the future, and for slots that only ``again`` may replace.
+        Raises ConfigError for slots in the future. Without ``again``, also raises it if live
+        sources answered for a slot, because they would answer differently now.
         """
         self._require_past(end, "--until")
         slots: list[DueSlot] = []
@@ -341,11 +342,12 @@ def open_one_shot(
     config: Path,
     *,
     reconciles: bool,
-    say: Callable[[str], object] = str,
+    say: Callable[[str], object] = do_nothing,
 ) -> Iterator[OneShot]:
     """Open everything that a command needs to run slots, and close it at the end.
 
-    ``say`` prints a message for the user.
+    With ``reconciles``, first ends the alerts that the configuration no longer has. ``say`` prints
+    a message for the user.
     """
     keep_free_memory()
     with (

@@ -32,9 +32,10 @@ def report_of(
 ) -> str:
     """Return the report as HTML, see `make_report`."""
     watched = {}
+    comparisons = {}
     if name in settings.comparisons_by_name:
         watched[name] = open_comparison(settings.comparisons_by_name[name], settings)
-    comparisons = {key: each.comparison for key, each in watched.items()}
+        comparisons[name] = watched[name].comparison
     with opened_store(settings.database) as store:
         site = Site(
             store=store,

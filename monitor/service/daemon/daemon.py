@@ -348,6 +348,7 @@ class Daemon:
             self._put_in_force()
             self._refusal = None
         self._on_reload(new.settings)
+        # Closing sends the pings that still wait, which may take some seconds.
         threading.Thread(target=old.close, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True

@@ -66,7 +66,10 @@ def _housekeeping(
     first: timedelta | None = None,
     kind: JobKind = JobKind.HOUSEKEEPING,
 ) -> JobPlan:
-    """Plan a job whose first start comes after the interval, or after ``first``."""
+    """Plan a job whose first start comes after the interval, or after ``first``.
+
+    If ``limit`` is None, the call has its own limit.
+    """
     return JobPlan(
         call=call,
         when=Every(interval),
@@ -245,7 +248,7 @@ class DaemonJobs:
         skipped: Mapping[str, int] = {}
         result = None
         with errors_logged("run not done", comparison=name):
-            newest = self.runner.patiently(partial(self.store.history.newest, name))
+            newest = self.runner.call_with_retries(partial(self.store.history.newest, name))
             if newest is not None and newest.slot > now + MAX_CLOCK_SKEW:
                 self._accept_clock(newest, slot)
             elif newest is not None:
@@ -268,7 +271,7 @@ class DaemonJobs:
             newest=format_instant(newest.slot),
         )
         rewind = partial(self.store.alerts.rewind, newest.comparison, slot=slot)
-        self.runner.patiently(partial(rewind, now=self.clock.now()))
+        self.runner.call_with_retries(partial(rewind, now=self.clock.now()))
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         """Start what comes after a run: deliveries, late relevance, and the check for staleness.
@@ -367,7 +370,7 @@ class DaemonJobs:
 def publish_sizes(store: SqlStore, publisher: PrometheusPublisher) -> None:
     """Publish the size of the database, or log why this failed."""
     with errors_logged("database not measured"):
-        publisher.database_sizes(store.maintenance.sizes())
+        publisher.show_database_sizes(store.maintenance.sizes())
 
 
 def prune_old(

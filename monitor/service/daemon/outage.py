@@ -137,7 +137,10 @@ def database_away(
     read_at: datetime | None,
     now: datetime,
 ) -> DatabaseAway | None:
-    """Return the outage to show on pages: an error, or no read for the time `HANGS_AFTER`."""
+    """Return the outage to show on pages: an error, or no read for the time `HANGS_AFTER`.
+
+    ``read_at`` is the time of the last read, None before the first one.
+    """
     if outage is not None:
         return DatabaseAway(since=outage.since, reason=outage.reason, read_at=read_at)
     if read_at is not None and now - read_at > HANGS_AFTER:

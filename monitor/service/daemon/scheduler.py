@@ -84,7 +84,7 @@ class ThreadPerJob(DebugExecutor):  # type: ignore[misc]  # APScheduler ships no
         thread = threading.Thread(
             target=partial(super()._do_submit_job, job, times), name=f"job-{job.id}", daemon=True
         )
-        self.threads = [each for each in self.threads if each.is_alive()]
+        self.threads = [running for running in self.threads if running.is_alive()]
         self.threads.append(thread)
         thread.start()
 

@@ -119,7 +119,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
             else:
                 signatures = _find_on_disk(where, options)
             paths = tuple(path for path in signatures if _is_part(path, options))
-            if len(signatures) == 1:
+            if len(signatures) == 1:  # a single file may have any name
                 paths = tuple(signatures)
         if not paths:
             raise MissingTableError(

@@ -161,13 +161,13 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
 
 def _select_csv(files: FileSet, columns: Sequence[str]) -> str:
     headers = [_csv_header(files, path) for path in files.paths]
-    first, *_ = paths = [files.name_of(path) for path in files.paths]
+    paths = [files.name_of(path) for path in files.paths]
     for path, header in zip(paths, headers, strict=True):
         _require_known_header(columns, header[0], path)
         _require_once(columns, header[0], path)
         if header != headers[0]:
             raise SourceError(
-                f"the header or the line ends of {path} differ from those of {first}: "
+                f"the header or the line ends of {path} differ from those of {paths[0]}: "
                 "write the same header and line ends in all parts"
             )
     names, line_end = headers[0]

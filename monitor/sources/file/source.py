@@ -189,7 +189,11 @@ class ListView:
         max_bytes: int | None = None,
         arm: Arm | None = None,
     ) -> Pull:
-        """Return the lists of these users, from all rows of the arm that have one of the keys."""
+        """Return the lists of these users, from all rows of the arm that have one of the keys.
+
+        Without an arm, the rows of all arms are read. Without ``max_bytes``, the size of the rows
+        has no limit.
+        """
         self._database.register("wanted", pa.table({KEY: pa.array(keys, pa.large_string())}))
         pull = self._pull(self.options, users, self._wanted(deadline, arm), max_bytes)
         self._database.unregister("wanted")
@@ -365,6 +369,7 @@ class FileUsers:
         return read_files(self._options, slot, partial(self._users, dimensions))
 
     def _users(self, dimensions: Sequence[str], files: FileSet) -> UserTable:
+        # Only the users of a log depend on the slot.
         log_slot = self._options.served and files.slot
         cache_key = (files.paths, files.signatures, tuple(dimensions), log_slot)
         if self._cached is not None and self._cached[0] == cache_key:
@@ -391,6 +396,7 @@ class FileUsers:
         return read_files(self._options, slot, self._assigned)
 
     def _assigned(self, files: FileSet) -> AssignedUsers:
+        # A user with rows of both arms has switched, and is counted for neither arm.
         options = self._options
         served = options.served
         assert served is not None and served.arms is not None  # noqa: PT018, S101 - of a log

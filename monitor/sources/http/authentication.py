@@ -157,7 +157,8 @@ class AccessTokens:
 
     async def __call__(self, request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
         """Send the request with the token. If the token is refused, retry once with a new token."""
-        token = request.headers["Authorization"] = await self._current()
+        token = await self._current()
+        request.headers["Authorization"] = token
         response = await send(request)
         if response.status != HTTPStatus.UNAUTHORIZED:
             return response

@@ -44,10 +44,10 @@ class ConcurrencyLimit:
     def __init__(self) -> None:
         self.limit = 2.0
         self.is_reached = False  # whether a request had to wait, so a higher limit would help
-        self._since_s = 0.0
-        self._is_starting = True
-        self._unqueued_s = inf
-        self._slow_s = inf
+        self._since_s = 0.0  # when the limit was last set
+        self._is_starting = True  # until the host is slow or refuses requests for the first time
+        self._unqueued_s = inf  # the estimated latency without a queue
+        self._slow_s = inf  # the median latency before the limit last fell, if the host was slow
         self._answered_s = list[float]()
         self._refused = 0
 
@@ -74,6 +74,11 @@ class ConcurrencyLimit:
         self._answered_s.clear()
 
     def _next_limit(self) -> float:
+        """Return the limit for the next window, by the latencies of the last one.
+
+        It falls if the host is slow, unless the last fall made the host no faster. Otherwise it
+        grows if a request had to wait.
+        """
         low_s, median_s, high_s = quantiles(self._answered_s, n=4)
         error_s = (high_s - low_s) / sqrt(len(self._answered_s))
         is_slow = median_s - error_s > self._TOLERATED * self._unqueued_s
@@ -156,11 +161,11 @@ class Host:
         # The breakers and pauses of each requested address. The key "" is for the whole host.
         self.breakers = defaultdict[str, Breaker](Breaker)
         self._pauses = dict[str, _Pause]()
-        self._knee = ConcurrencyLimit()
+        self._learned_limit = ConcurrencyLimit()
         self._under_way = 0
-        self._next_s = 0.0
+        self._next_s = 0.0  # when `max_rate` admits the next request
         self._turn = asyncio.Lock()
-        self._ended = asyncio.Event()
+        self._ended = asyncio.Event()  # set when a request ended
 
     async def ask(
         self,
@@ -195,7 +200,7 @@ class Host:
                     silence = outcome
                 self._pause_after(outcome, what)
             if options.max_in_flight == "adaptive":
-                self._knee.add(begun_s, self._monotonic(), is_refused=silence is not None)
+                self._learned_limit.add(begun_s, self._monotonic(), is_refused=silence is not None)
             if silence is None:
                 of_host.close()
                 of_address.close()
@@ -210,10 +215,11 @@ class Host:
         options: HttpSourceOptions,
         deadline: Deadline,
     ) -> RequestFailure | None:
+        """Wait until limits and pauses admit the request. Returns a failure if they do not."""
         if options.is_limited:
             async with self._turn:
                 while self._under_way >= self._most_in_flight(options):
-                    self._knee.is_reached = True
+                    self._learned_limit.is_reached = True
                     self._ended.clear()
                     await self._ended.wait()
                 early_s = self._next_s - self._monotonic()
@@ -230,7 +236,7 @@ class Host:
 
     def _most_in_flight(self, options: HttpSourceOptions) -> float:
         if options.max_in_flight == "adaptive":
-            return int(self._knee.limit)
+            return int(self._learned_limit.limit)
         return options.max_in_flight or inf
 
     async def _wait_for_pauses(self, what: str, deadline: Deadline) -> RequestFailure | None:

@@ -198,6 +198,11 @@ class RequestTemplate:
         answer: object,
         version: object,
     ) -> AnswersByUser | RequestFailure:
+        """Read the answer to a request for several users.
+
+        A user without an answer is malformed if it may belong to an element whose key is null or
+        cannot be read. Otherwise the answer left the user out.
+        """
         failure = self._find_error(answer, users)
         if failure is not None:
             return failure

@@ -81,7 +81,6 @@ class RedisSourceOptions(RedisOptions):
     counted as `too_large`."""
 
     def _problems(self) -> Iterator[str]:
-        has_json = self.type in ("string", "hash")
         has_one_user = f"{self.key}{self.field}".count("{user}") == 1
         has_field = self.field is not None
         if not has_one_user or has_field != (self.type == "hash"):
@@ -89,8 +88,10 @@ class RedisSourceOptions(RedisOptions):
                 "write {user} once in key, or once in field with type: hash, because all users "
                 "would get the same list without it"
             )
-        of_json = self.items != "@" or isinstance(self.scores, str)
-        if (of_json and not has_json) or (self.scores is True and self.type != "zset"):
+        needs_json = self.items != "@" or isinstance(self.scores, str)
+        lacks_json = needs_json and self.type not in ("string", "hash")
+        lacks_scores = self.scores is True and self.type != "zset"
+        if lacks_json or lacks_scores:
             yield (
                 "use items, and an expression in scores, only for JSON in a string or hash; use "
                 "scores: true only for a zset"

@@ -211,6 +211,7 @@ class RedisSource:
             note = "the value is not JSON to which items and scores can be applied"
             lists.fail(user, CoverageReason.MALFORMED, note)
             return
+        # Neither the whole value nor an item of a list may be an object.
         values = [items, *items] if isinstance(items, list) else [items]
         problem = None
         if items is None:

@@ -104,7 +104,7 @@ def open_session(options: SparkOptions, deadline: Deadline) -> Iterator[SparkSes
         )
         stack.callback(_stop, session)
         for delay_s, end in ((0.0, session.interruptAll), (CANCEL_S, session.client.close)):
-            timer = threading.Timer(deadline.remaining_s + delay_s, _quietly, [end])
+            timer = threading.Timer(deadline.remaining_s + delay_s, _call_ignoring_errors, [end])
             timer.daemon = True
             timer.start()
             stack.callback(timer.cancel)
@@ -173,7 +173,7 @@ def text_of(name: str, read: Callable[[pa.Array], pa.Array]) -> Column:
     return text
 
 
-def _quietly(call: Callable[[], object]) -> None:
+def _call_ignoring_errors(call: Callable[[], object]) -> None:
     # The server may no longer exist.
     with suppress(Exception):
         call()
@@ -181,7 +181,7 @@ def _quietly(call: Callable[[], object]) -> None:
 
 def _stop(session: SparkSession) -> None:
     # Closing a session needs an answer of the server, which may hang.
-    thread = threading.Thread(target=_quietly, args=[session.stop], daemon=True)
+    thread = threading.Thread(target=_call_ignoring_errors, args=[session.stop], daemon=True)
     thread.start()
     thread.join(CANCEL_S)
 

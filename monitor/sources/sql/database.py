@@ -131,7 +131,7 @@ class ReadOnlyDatabase:
             connection.execute(statement) as result,
         ):
             kind = result.cursor.description[0][1]
-        if not any(kind == each for each in kinds):
+        if kind not in kinds:
             raise SourceError(
                 f"column {column.key!r} of {self.where} has no type for times: name a view that "
                 "casts the column to such a type, for example to timestamptz"
@@ -303,7 +303,9 @@ def _limit_statements(connection: sa.Connection, deadline: Deadline) -> None:
 def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
     # Even with `query_only`, ATTACH, VACUUM INTO and pragmas can change files. VACUUM INTO needs no
     # test of its own, because it attaches a file.
+    if action == sqlite3.SQLITE_ATTACH:
+        return sqlite3.SQLITE_DENY
     is_harmless = first in _HARMLESS_PRAGMAS and second is None
-    if action == sqlite3.SQLITE_ATTACH or (action == sqlite3.SQLITE_PRAGMA and not is_harmless):
+    if action == sqlite3.SQLITE_PRAGMA and not is_harmless:
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK

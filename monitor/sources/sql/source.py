@@ -57,17 +57,10 @@ def statement_of(
     log = _log_of(options, columns)
     if served is None:
         return sa.select(*(log.c[name] for name in columns))
-    rows = sa.select(*(_column_of(name, served.arms, log) for name in columns))
-    rows = rows.add_columns(_instant_of_row(served, log, dialect).label("rankwatch_at"))
-    if served.request is not None:
-        rows = rows.add_columns(log.c[served.request].label("rankwatch_request"))
-    rows = rows.where(*_of_arm(served, log))
-    if dialect == "sqlite":
-        # Without a limit, SQLite computes the time of a row several times.
-        rows = rows.limit(-1)
+    rows = _select_rows(served, log, columns, dialect)
     in_log: list[sa.ColumnElement[Any]] = list(rows.subquery().c)
     selected = in_log[: len(columns)]
-    order = in_log[len(columns) :]  # the time, and the request if its column is named
+    order = in_log[len(columns) :]
     is_in_time = _in_period(order[0], served, slot, dialect)
     user = selected[0]
     if dialect == "sqlite":
@@ -84,11 +77,29 @@ def statement_of(
         log_options: Any = options
         names_users = bool(log_options.user_ids) or columns[0] != log_options.user
         return _count_users(users.group_by(user).cte(), names_users=names_users)
-    if {*columns} <= {columns[0], ARM_COLUMN}:
+    if {*columns} <= {columns[0], ARM_COLUMN}:  # users, and perhaps their arms, but no lists
         # The result has each user and arm once. SQLite sorts rows to group them, which takes half
         # the time of DISTINCT.
         return sa.select(*selected).where(is_in_time).group_by(*selected)
     return _newest_rows(selected, user, order, is_in_time, dialect)
+
+
+def _select_rows(
+    served: ServedOptions, log: sa.TableClause, columns: Sequence[str], dialect: str
+) -> sa.Select[Any]:
+    """Select the columns from the arm's rows. Adds what orders the rows.
+
+    This is the time, and the request id if the options name its column.
+    """
+    rows = sa.select(*(_column_of(name, served.arms, log) for name in columns))
+    rows = rows.add_columns(_instant_of_row(served, log, dialect).label("rankwatch_at"))
+    if served.request is not None:
+        rows = rows.add_columns(log.c[served.request].label("rankwatch_request"))
+    rows = rows.where(*_of_arm(served, log))
+    if dialect == "sqlite":
+        # Without a limit, SQLite computes the time of a row several times.
+        rows = rows.limit(-1)
+    return rows
 
 
 def _log_of(options: SqlOptions, columns: Sequence[str] = ()) -> sa.TableClause:

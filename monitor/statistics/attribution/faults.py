@@ -419,7 +419,7 @@ def _usual_of_users(
     for example because the users have little history. The other arm's lists of the same users show
     who they are.
     """
-    if not scene.has_own_pairs:
+    if not scene.is_paired:
         return np.full(len(scene.batch), share)
     looks_affected = scene.bins[hypothesis.arm.other][feature] >= lowest_bin
     weights = looks_affected + _HEALTHY_WEIGHT

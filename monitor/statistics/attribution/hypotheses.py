@@ -40,10 +40,12 @@ from monitor.statistics.attribution.similar_lists import MANY_ALIKE, find_all_al
 def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     """Find the faults whose hypothesis holds. The most specific kinds come first."""
     hypotheses = [find_shared_list(scene, arm) for arm in Arm]
-    if scene.changes is not None and scene.has_own_pairs:
+    if scene.changes is not None and scene.is_paired:
         similar = [find_similar(scene, kind) for kind in SIMILAR_FAULTS]
         hypotheses += similar
-        shares_affected = [each.affected.mean() for each in similar if each is not None]
+        shares_affected = [
+            hypothesis.affected.mean() for hypothesis in similar if hypothesis is not None
+        ]
         # If few users have similar lists, the lists of all users may be a little more alike.
         if max(shares_affected, default=0.0) < MANY_ALIKE:
             hypotheses.append(find_all_alike(scene, scene.changes))
@@ -158,7 +160,7 @@ def find_general_change(scene: Scene, arm: Arm) -> Hypothesis | None:
     the lists did not change in this way. If users have lists of both arms, there must be a drop.
     """
     changes = scene.changes
-    if changes is None or (scene.has_own_pairs and scene.drop is None):
+    if changes is None or (scene.is_paired and scene.drop is None):
         return None
     bins = scene.bins[arm][ChangeFeature.TOTAL]
     usual = usual_shares(scene, arm, ChangeFeature.TOTAL)

@@ -45,9 +45,6 @@ def find_origin(
     lists = changes.lists[arm]
     affected = affected_by_arm[arm]
     sample = _select_evenly(np.flatnonzero(affected), _SAMPLE)
-    codes = np.vstack([changes.lists[one_arm].former for one_arm in Arm])
-    owners = np.tile(np.arange(len(affected)), len(Arm))
-    former_lists = _FormerLists(codes, owners)
     usual_share = _usual_share(scene, changes, arm, affected)
     # How much of a user's former list is also in the new list, and in the former lists of others.
     kept_share = lists.kept_share[sample].mean()
@@ -57,11 +54,13 @@ def find_origin(
     share_in_others = np.mean([own_lists.compare(lists.former[row], row).mean() for row in few])
     if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
         return FaultKind.REPLACED
+    codes = np.vstack([changes.lists[one_arm].former for one_arm in Arm])
+    owners = np.tile(np.arange(len(affected)), len(Arm))
+    is_affected = np.concatenate([affected_by_arm[one_arm] for one_arm in Arm])
     # If many users have similar lists, many lists are close by chance. Often only the affected
     # users got each other's lists, and fewer lists are close to those.
-    is_affected = np.concatenate([affected_by_arm[one_arm] for one_arm in Arm])
-    of_affected = _FormerLists(codes[is_affected], owners[is_affected])
-    for others in (former_lists, of_affected):
+    for selected in (slice(None), is_affected):
+        others = _FormerLists(codes[selected], owners[selected])
         if _are_from(others, lists, sample, usual_share):
             return FaultKind.MIXED_UP
     return FaultKind.NOISE

@@ -32,7 +32,7 @@ class Scene:
     segments: Mapping[str, Rows]
     coverage: tuple[CoverageRow, ...]
     # Whether both lists of a pair are of one user. If not, they are not compared with each other.
-    has_own_pairs: bool = True
+    is_paired: bool = True
     changes: PairChanges | None = None  # None if there are no earlier lists
     # Whether the earlier lists are not from the last run, but from a run before it
     has_runs_between: bool = False
@@ -56,7 +56,7 @@ class Scene:
         bins = {
             arm: bin_lists(lists, is_unchanged[arm]) for arm, lists in self.changes.lists.items()
         }
-        if self.has_own_pairs:
+        if self.is_paired:
             # The features that compare both arms belong to the candidate, see `ChangeFeature`.
             bins[Arm.CANDIDATE] |= _bin_similar(self.batch, self.changes.is_known)
         return bins
@@ -153,7 +153,9 @@ def find_by_feature(
     usual_share = sum(usual_shares(scene, arm, feature)[outliers.lowest_bin :])
     usual = outliers.greatest_normal_share
     if _is_general(is_outlying, rows, usual_share):
-        segment, rows, usual = ALL, scene.segments[ALL], usual_share
+        segment = ALL
+        rows = scene.segments[ALL]
+        usual = usual_share
     affected = np.zeros(len(bins), dtype=bool)
     affected[rows] = is_outlying[rows]
     return Hypothesis(

@@ -134,7 +134,7 @@ def find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | Non
     # Some arms never change. Only past runs show whether this arm is one of them.
     if hypothesis is None or arm not in scene.usual_histograms:
         return None
-    unchanged_shares = [changes.is_unchanged[each][changes.is_known].mean() for each in Arm]
+    unchanged_shares = [changes.is_unchanged[one_arm][changes.is_known].mean() for one_arm in Arm]
     if min(unchanged_shares) >= _NO_NEW_DATA:
         return None
     codes, _ = scene.batch.of(arm)

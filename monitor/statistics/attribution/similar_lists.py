@@ -59,7 +59,8 @@ def find_similar(scene: Scene, kind: FaultKind) -> Hypothesis | None:
         )
         outliers_of_segment = find_in_segment(affected_segment)
         if outliers_of_segment is not None:
-            segment, outliers = affected_segment, outliers_of_segment
+            segment = affected_segment
+            outliers = outliers_of_segment
     rows = rows_of_segment(segment, scene.segments)
     similar = rows[bins[rows] == 1]
     newly_similar_first = similar[np.argsort(bins_before[similar], kind="stable")]

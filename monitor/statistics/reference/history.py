@@ -8,17 +8,22 @@ MAD_TO_SIGMA = 1.4826
 """A normal distribution's standard deviation, as a multiple of its median absolute deviation."""
 FAR_OUT = 3.0
 """A value is far out if it is more than this many scales (`find_scale`) from the middle."""
+WINDOW = 60
+"""A reference uses at most this many of the newest runs.
+
+More runs hardly change the t quantile, and they may be outdated.
+"""
 
 
-def keep_newest(values: Floats, errors: Floats, count: int) -> tuple[Floats, Floats]:
-    """Select for every series the newest ``count`` runs that are not NaN. The oldest run is first.
+def keep_newest(values: Floats, errors: Floats) -> tuple[Floats, Floats]:
+    """Select for every series the newest WINDOW runs that are not NaN. The oldest run is first.
 
     If a series has fewer such runs, its first rows are NaN.
     """
-    if len(values) <= count:
+    if len(values) <= WINDOW:
         return values, errors
     # A run without a value has False, which sorts before True.
-    newest = np.argsort(~np.isnan(values), axis=0, kind="stable")[-count:]
+    newest = np.argsort(~np.isnan(values), axis=0, kind="stable")[-WINDOW:]
     return np.take_along_axis(values, newest, axis=0), np.take_along_axis(errors, newest, axis=0)
 
 

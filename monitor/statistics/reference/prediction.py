@@ -12,11 +12,6 @@ from monitor.statistics.reference.history import keep_newest
 from monitor.statistics.reference.season import Phases, remove_seasons
 from monitor.statistics.reference.spread import PastAlerts, find_levels, measure_moments
 
-WINDOW = 60
-"""A reference uses at most this many of the newest runs.
-
-More runs hardly change the t quantile, and they may be outdated.
-"""
 RESOLUTION = 1e-9
 """The spread is at least this share of the center, or of 1 if the center is below 1.
 
@@ -87,7 +82,7 @@ def compute_reference(
         seasonal = remove_seasons(past + levels.shift, phases, alerts.alerting, side)
     used_values = np.where(levels.is_used, seasonal.values, np.nan)
     used_errors = np.where(np.isnan(used_values), np.nan, errors)
-    moments = measure_moments(*keep_newest(used_values, used_errors, WINDOW))
+    moments = measure_moments(*keep_newest(used_values, used_errors))
     # Removing seasons costs degrees of freedom.
     free_share = 1.0 - seasonal.used_freedom
     resolution = RESOLUTION * np.maximum(1.0, np.abs(moments.center))

@@ -12,7 +12,6 @@ from monitor.model.immutable import immutable
 from monitor.model.runs import Summary
 from monitor.model.statistics import Statistic
 from monitor.statistics.reference.history import keep_newest
-from monitor.statistics.reference.prediction import WINDOW
 
 LEAST_IN_TAIL = 5
 """The error of a percentile is estimated only if at least this many users are beyond it."""
@@ -269,7 +268,7 @@ def judge_rare(
     angles, errors = now
     counts, users = to_count(angles[columns], errors[columns])
     past_angles, past_errors = past
-    newest = keep_newest(past_angles[:, columns], past_errors[:, columns], WINDOW)
+    newest = keep_newest(past_angles[:, columns], past_errors[:, columns])
     past_counts, past_users = to_count(*newest)
     # The expected count of this run is the share in past runs, multiplied by the users of this run.
     past_counted = np.nansum(past_counts, axis=0)

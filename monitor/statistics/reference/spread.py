@@ -335,7 +335,8 @@ class _Scan:
         If the alert has ended in the meantime, the last runs must also be ``far`` from normal.
         Otherwise the fault has healed, and no level begins.
         """
-        # How many of the last runs belong to the last alert. These runs come first.
+        # How many of the last runs belong to the last alert. These runs come first. The number is
+        # negative if the alert ended before the last runs.
         last_alert_runs = PAST_BACK_RUNS - self.runs_since_alert
         earlier_runs = self.alert_runs - last_alert_runs
         is_recent = (last_alert_runs >= 0) & (earlier_runs > 0)

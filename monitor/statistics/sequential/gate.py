@@ -349,7 +349,8 @@ def judge_gate(
     is_breach = reject_nulls(log_breach, level)
     results = []
     for index, (segment, users) in enumerate(drawn.items()):
-        verdict, reason = GateVerdict.INCONCLUSIVE, GateReason.DECIDED
+        verdict = GateVerdict.INCONCLUSIVE
+        reason = GateReason.DECIDED
         if is_safe[index]:
             verdict = GateVerdict.SAFE
         elif is_breach[index]:

@@ -117,6 +117,7 @@ def _count_opposite(ranks: Integers) -> Integers:
     """For each item, the number of items with which it forms a pair in opposite order."""
     narrow = ranks.astype(rank_dtype(len(ranks)))
     earlier_larger = count_earlier_larger(narrow).astype(np.int64)
+    # In the reversed order and with reversed ranks, later smaller items are earlier larger items.
     later_smaller = count_earlier_larger(len(ranks) - narrow[::-1])[::-1]
     opposite: Integers = earlier_larger + later_smaller
     return opposite
