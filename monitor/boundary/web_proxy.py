@@ -31,9 +31,9 @@ Proxy = Annotated[
     _ProxyUrl | None,
     NOT_IN_HASH,
     Field(
-        description="The URL of an HTTP proxy, such as http://user:password@proxy:3128. The URL "
-        "is a secret. rankwatch does not use the variables HTTP_PROXY, HTTPS_PROXY "
-        "and NO_PROXY, but you can write `proxy: ${HTTPS_PROXY}`."
+        description="The URL of an HTTP proxy, such as http://user:password@proxy:3128. The URL is "
+        "a secret. rankwatch does not use the variables HTTP_PROXY, HTTPS_PROXY and NO_PROXY, but "
+        "you can write `proxy: ${HTTPS_PROXY}`."
     ),
 ]
 

@@ -34,8 +34,8 @@ MetricOptions = Annotated[
 By = Annotated[
     str | None,
     column_option(
-        "Also compare by segment. The segments are the values of this column in the "
-        "--users file, or in the baseline's file."
+        "Also compare by segment. The segments are the values of this column in the --users file, "
+        "or in the baseline's file."
     ),
 ]
 Worst = Annotated[
@@ -147,8 +147,8 @@ Before = Annotated[
     str | None,
     typer.Option(
         metavar="INSTANT",
-        help="With --unpaired: when the test began. The last list up to this time is the "
-        "user's list before the test.",
+        help="With --unpaired: when the test began. The last list up to this time is the user's "
+        "list before the test.",
     ),
 ]
 ArmColumnOption = Annotated[

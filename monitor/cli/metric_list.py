@@ -40,8 +40,8 @@ def metrics(
         typer.Argument(
             metavar="METRIC",
             autocompletion=complete_metrics,
-            help="Metric to show with all its properties. The name may have parameters, such "
-            "as rbo(p=0.8)@5.",
+            help="Metric to show with all its properties. The name may have parameters, such as "
+            "rbo(p=0.8)@5.",
         ),
     ] = None,
     *,

@@ -494,8 +494,8 @@ def list_deliveries(
                 "test with `rankwatch notify test`"
             )
     columns = (
-        "receiver comparison alert segment change at status attempts> next_attempt_at "
-        "reason message"
+        "receiver comparison alert segment change at status attempts> next_attempt_at reason "
+        "message"
     )
     if as_json:
         print_json(*deliveries)

@@ -75,8 +75,8 @@ StoredSlot = Annotated[
         "--slot",
         metavar="TIME",
         autocompletion=complete_slots,
-        help="Slot of the run. 2d means the newest run that is at least two days old. "
-        "Default: the newest finished run.",
+        help="Slot of the run. 2d means the newest run that is at least two days old. Default: the "
+        "newest finished run.",
     ),
 ]
 MetricOption = Annotated[

@@ -115,8 +115,8 @@ def _exit_by_error(error: Exception) -> NoReturn:
 _Margin = Annotated[
     float,
     typer.Option(
-        help="Threshold for the mean excess, in units of the metric. A mean excess "
-        "that reaches this threshold is too high."
+        help="Threshold for the mean excess, in units of the metric. A mean excess that reaches "
+        "this threshold is too high."
     ),
 ]
 _Alpha = Annotated[
@@ -127,9 +127,8 @@ _FirstSlot = Annotated[
     typer.Option(
         metavar="INSTANT",
         autocompletion=complete_slots,
-        help="The first slot to judge. Choose this slot before you look at any results. You "
-        "cannot use a relative time, such as 2d, because the verdict is valid only for "
-        "a fixed start.",
+        help="The first slot to judge. Choose this slot before you look at any results. You cannot "
+        "use a relative time, such as 2d, because the verdict is valid only for a fixed start.",
     ),
 ]
 _Reference = Annotated[

@@ -128,8 +128,8 @@ def _suggestion_dict(suggestion: Suggestion) -> dict[str, object]:
 def _print_suggestions(suggestions: tuple[Suggestion, ...], every: timedelta) -> None:
     """Print the thresholds, what one run detects, and when the alerts would have fired."""
     columns = (
-        "metric statistic segment runs> expected> direction threshold> "
-        "seen_with_50_percent> seen_with_95_percent> reason note"
+        "metric statistic segment runs> expected> direction threshold> seen_with_50_percent> "
+        "seen_with_95_percent> reason note"
     )
     print_objects(
         map(_suggestion_dict, suggestions), columns, as_json=False, omits_empty_columns=True
@@ -237,8 +237,8 @@ _Wander = Annotated[
     float | None,
     typer.Option(
         min=0.0,
-        help="How much the true mean varies from run to run (standard deviation). Default: "
-        "from stored runs.",
+        help="How much the true mean varies from run to run (standard deviation). Default: from "
+        "stored runs.",
     ),
 ]
 _Learned = Annotated[

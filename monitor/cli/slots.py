@@ -69,8 +69,8 @@ _SlotToRun = Annotated[
     typer.Option(
         metavar="TIME",
         autocompletion=complete_slots,
-        help="Slot to run. 2d means the newest slot that is at least two days old. "
-        "Default: the newest slot.",
+        help="Slot to run. 2d means the newest slot that is at least two days old. Default: the "
+        "newest slot.",
     ),
 ]
 _Textfile = Annotated[
@@ -85,8 +85,8 @@ _Gateway = Annotated[
     typer.Option(
         metavar="URL",
         envvar=PUSH_VARIABLE,
-        help="Also push metrics to this Pushgateway. If the URL has user:password@, put the "
-        "URL into the environment variable.",
+        help="Also push metrics to this Pushgateway. If the URL has user:password@, put the URL "
+        "into the environment variable.",
     ),
 ]
 _GatewayInstance = Annotated[

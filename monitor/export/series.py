@@ -131,8 +131,8 @@ _TABLE = (
     _series(
         "similarity_distribution",
         "comparison metric",
-        "The number of compared users whose similarity is at most `le`. To get the mean, "
-        "divide `_gsum` by `_gcount`.",
+        "The number of compared users whose similarity is at most `le`. To get the mean, divide "
+        "`_gsum` by `_gcount`.",
         kind=SeriesKind.GAUGE_HISTOGRAM,
     ),
     _gauge(
@@ -340,8 +340,8 @@ _TABLE = (
     _gauge(
         "runs_waiting",
         "",
-        "The number of due runs that are waiting because `concurrent_runs` other "
-        "runs are in progress.",
+        "The number of due runs that are waiting because `concurrent_runs` other runs are in "
+        "progress.",
     ),
     _histogram(
         "run_duration_seconds",

@@ -322,8 +322,8 @@ _MEASURES = (
     _mean_over_users(
         ListTrait.FIRST_DIFFERS.value,
         meaning=(
-            "Share of the users whose first item differs between the arms; high: another "
-            "item on top"
+            "Share of the users whose first item differs between the arms; high: another item on "
+            "top"
         ),
         arms=(Arm.CANDIDATE,),
         source="overlap at depth 1, Webber, Moffat and Zobel (2010), equation 1",
@@ -415,8 +415,8 @@ _MEASURES = (
         name=ListTrait.SHARED.value,
         measure=_shared_list_share,
         meaning=(
-            "Share of the users who get the most common list; high: one list for many, such "
-            "as the most popular items"
+            "Share of the users who get the most common list; high: one list for many, such as the "
+            "most popular items"
         ),
         source=(
             "Berger and Parker (1970): the largest share, here of lists; Simpson (1949), "
@@ -447,8 +447,7 @@ _MEASURES = (
         list_traits.count_turned,
         meaning=(
             "Share of the users whose first three items are the former ones in opposite order, "
-            "minus the share that trainings may turn, at least 0; high: "
-            "the top is reversed"
+            "minus the share that trainings may turn, at least 0; high: the top is reversed"
         ),
         source="Kendall (1938): tau of the first three items is -1",
     ),

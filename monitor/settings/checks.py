@@ -250,8 +250,8 @@ def _check_schedule(comparison: Partial) -> Iterator[Problem]:
     if comparison.has("timezone") and not comparison.has("cron", "holidays", "only_between"):
         yield problem_of(
             "timezone",
-            "applies only to cron, only_between and holidays. A period counts from "
-            "1970-01-01 00:00 UTC: remove timezone",
+            "applies only to cron, only_between and holidays. A period counts from 1970-01-01 "
+            "00:00 UTC: remove timezone",
         )
     if comparison.has("offset") and comparison.has("cron"):
         yield problem_of(

@@ -296,8 +296,7 @@ def _read_title(cell: object, where: str) -> str | None:
     if not isinstance(value, str | int | float):
         raise SourceError(
             f"the title column of {where} has a value of type {type(value).__name__}: write "
-            f"titles as "
-            "text"
+            "titles as text"
         )
     return str(value)[:MAX_TITLE_LENGTH]
 

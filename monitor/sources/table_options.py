@@ -28,13 +28,12 @@ IdForms = Annotated[
     readable_by(make_speller),
     Field(
         description="Steps that rewrite each id before rankwatch compares ids. rankwatch applies "
-        "the steps in the order of this list. `strip` removes leading and trailing whitespace. `lower` "
-        "converts letters to lower case. `int` converts `007` to 7. `{prefix: "
-        "'item:'}` removes that prefix. `{regex: 'sku-([0-9]+)'}` converts `sku-42` "
-        "to `42`: if the whole id matches (RE2), the group in parentheses replaces "
-        "it. A step that does not apply to an id leaves the id unchanged. `string` "
-        "leaves every id unchanged. Users whose ids become equal are counted as "
-        "`duplicate_user`.",
+        "the steps in the order of this list. `strip` removes leading and trailing whitespace. "
+        "`lower` converts letters to lower case. `int` converts `007` to 7. `{prefix: 'item:'}` "
+        "removes that prefix. `{regex: 'sku-([0-9]+)'}` converts `sku-42` to `42`: if the whole id "
+        "matches (RE2), the group in parentheses replaces it. A step that does not apply to an id "
+        "leaves the id unchanged. `string` leaves every id unchanged. Users whose ids become equal "
+        "are counted as `duplicate_user`.",
     ),
 ]
 
@@ -165,10 +164,10 @@ MaxUnreadable = Annotated[
     Field(
         ge=0,
         le=1,
-        description="The largest share of rows that may be unreadable. A row is unreadable if "
-        "its user or its time is missing, or if it contains an invalid id or number. "
-        "rankwatch skips unreadable rows and reports them. If a larger share of the rows "
-        "is unreadable, the run fails.",
+        description="The largest share of rows that may be unreadable. A row is unreadable if its "
+        "user or its time is missing, or if it contains an invalid id or number. rankwatch skips "
+        "unreadable rows and reports them. If a larger share of the rows is unreadable, the run "
+        "fails.",
     ),
 ]
 NoItem = Annotated[

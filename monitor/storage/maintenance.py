@@ -41,8 +41,8 @@ _ADVICE = (
 )
 
 _TAKEN_OVER = (
-    "the daemon that ran it was stopped, frozen or cut off: "
-    "another daemon took over under epoch {epoch}"
+    "the daemon that ran it was stopped, frozen or cut off: another daemon took over under epoch "
+    "{epoch}"
 )
 _TABLE_NAMES = {
     DataKind.SCORES: ("scores",),

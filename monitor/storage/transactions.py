@@ -379,8 +379,7 @@ def _lease_lost(connection: Connection, lease: Lease) -> LeaseLostError:
         leader = f"{row.holder} (host:process) leads under epoch {row.epoch}"
     return LeaseLostError(
         f"{describe_url(connection.engine.url)}: the lease of epoch {lease.epoch} is over, "
-        f"{leader}: "
-        "nothing was written"
+        f"{leader}: nothing was written"
     )
 
 

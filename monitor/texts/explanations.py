@@ -49,12 +49,12 @@ _WHAT: Mapping[FaultKind, str] = {
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
     ),
     FaultKind.ITEMS_RISEN: (
-        "get {items} from the {arms} that many more lists have than before: "
-        "{now} of the lists instead of {before}"
+        "get {items} from the {arms} that many more lists have than before: {now} of the lists "
+        "instead of {before}"
     ),
     FaultKind.ITEMS_FALLEN: (
-        "had {items} from the {arms} that far fewer lists have than before: "
-        "{now} of the lists instead of {before}"
+        "had {items} from the {arms} that far fewer lists have than before: {now} of the lists "
+        "instead of {before}"
     ),
     FaultKind.ITEMS_NEW: (
         "get items from the {arms} that hardly anybody got before: {items}, {exposure} of what is "

@@ -20,8 +20,8 @@ from monitor.texts.wording import count_of, write_percent
 _LONGEST_CAUSE = 140
 _CLAUSES: Mapping[RunReasonKind, str] = {
     RunReasonKind.TOO_FEW: (
-        "only {0.users:,} of {0.asked:,} users ({share}) could be compared, "
-        "under min_paired_share {limit}"
+        "only {0.users:,} of {0.asked:,} users ({share}) could be compared, under min_paired_share "
+        "{limit}"
     ),
     RunReasonKind.BOTH_FAILED: "both arms failed, so look for a common cause",
     RunReasonKind.LOST_LISTS: (
@@ -33,8 +33,8 @@ _CLAUSES: Mapping[RunReasonKind, str] = {
     RunReasonKind.UNTRUSTED_FLOOR: "noise_floor is untrusted",
     RunReasonKind.NOTHING_COMPARED: "nothing could be compared",
     RunReasonKind.NEW_CONFIGURATION: (
-        "the configuration of this comparison changed before the run of {slot}; "
-        "rules that learn begin again from there"
+        "the configuration of this comparison changed before the run of {slot}; rules that learn "
+        "begin again from there"
     ),
     RunReasonKind.LAST_OK: "last good run: {slot}",
     RunReasonKind.SPLIT_OFF: (

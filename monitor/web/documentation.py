@@ -11,8 +11,8 @@ from monitor.model.immutable import immutable
 SITE = Path(__file__).parent / "documentation"
 """The built pages. They are missing in a checkout, and in an installation from a checkout."""
 ABSENT_MESSAGE = (
-    "This rankwatch was installed without the built documentation. Install the wheel that "
-    "`make wheel` makes, or read the folder docs of the source."
+    "This rankwatch was installed without the built documentation. Install the wheel that `make "
+    "wheel` makes, or read the folder docs of the source."
 )
 _TYPES = {
     ".html": "text/html; charset=utf-8",

@@ -53,8 +53,8 @@ CLIENT_NAME = "rankwatch.user"
 The name is None if clients need not authenticate. Then the client may change nothing.
 """
 _WRONG_HOST_MESSAGE = (
-    "this server does not accept the name in the header Host: use its IP address, localhost, "
-    "or the name in listen or external_url; or require passwords in web_config_file"
+    "this server does not accept the name in the header Host: use its IP address, localhost, or "
+    "the name in listen or external_url; or require passwords in web_config_file"
 )
 _MOST_WAITING = 32
 _MOST_WAITING_OF_ONE = 4

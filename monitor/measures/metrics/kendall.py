@@ -220,8 +220,8 @@ class AppendedTau(metric.Correlation):
         "lists of one item"
     )
     source = (
-        "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), "
-        "Appending mismatches"
+        "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), Appending "
+        "mismatches"
     )
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -247,6 +247,6 @@ class ElementWeightedTau(metric.Correlation):
     uneven = "a list that is only the start of the other list scores below 1"
     need = metric.Need.ITEM_WEIGHTS
     source = (
-        "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der "
-        "Geer (2016)"
+        "Kumar and Vassilvitskii, Generalized distances between rankings (2010); van der Geer "
+        "(2016)"
     )

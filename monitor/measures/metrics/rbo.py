@@ -112,8 +112,8 @@ class RboMax(Persistent):
     one_empty = 1.0
     uneven = "any item may follow below the end of a list; a prefix scores 1"
     source = (
-        "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and "
-        "the residual"
+        "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and the "
+        "residual"
     )
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -204,6 +204,6 @@ class RboW(TieAware):
     kernel = staticmethod(rbo_w)
     ties = "tied items share one rank; tied items after the cut at k are ignored"
     source = (
-        "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; "
-        "Webber, Moffat and Zobel, equation 28"
+        "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; Webber, "
+        "Moffat and Zobel, equation 28"
     )

@@ -77,8 +77,8 @@ class Discounted(OfArm, ABC):
         "gain": relevance.GAINS,
     }
     source = (
-        "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; "
-        "gain 2**g - 1: Burges et al. (2005)"
+        "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain "
+        "2**g - 1: Burges et al. (2005)"
     )
 
 

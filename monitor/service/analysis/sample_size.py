@@ -352,8 +352,8 @@ def plan_sample_size(
     """
     if inputs.sd is None or inputs.wander is None:
         raise ConfigError(
-            "the spread is unknown: give --sd (over users) and --wander (over runs), or "
-            "name a comparison with stored runs"
+            "the spread is unknown: give --sd (over users) and --wander (over runs), or name a "
+            "comparison with stored runs"
         )
     search = DropSearch(
         sd=inputs.sd,

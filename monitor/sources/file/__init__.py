@@ -57,9 +57,9 @@ class FileOptions(Options):
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="Use this key if the files are a log of served lists. CSV and JSON lines "
-        "files on disk may grow while rankwatch reads them. For this reason, "
-        "rankwatch reads a copy that ends after the last complete line."
+        description="Use this key if the files are a log of served lists. CSV and JSON lines files "
+        "on disk may grow while rankwatch reads them. For this reason, rankwatch reads a copy that "
+        "ends after the last complete line."
     ),
 ]
 

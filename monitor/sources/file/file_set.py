@@ -124,7 +124,7 @@ def find_files(options: FileOptions, slot: datetime) -> FileSet:
         if not paths:
             raise MissingTableError(
                 f"{where} has no file: check the path, and check that the job which writes it "
-                f"has run",
+                "has run",
                 permanent=False,
             )
         if len(paths) > _MOST_PARTS:
@@ -370,7 +370,7 @@ def source_errors(where: str) -> Iterator[None]:
     except FileNotFoundError:
         raise MissingTableError(
             f"{where} does not exist: check the path, and check that the job which writes it "
-            f"has run",
+            "has run",
             permanent=False,
         ) from None
     except PermissionError as error:

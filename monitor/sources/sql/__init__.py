@@ -22,9 +22,9 @@ _ABOUT = "A database, from which rankwatch reads a query or a whole table."
 _Log = Annotated[
     table_options.ServedOptions | None,
     Field(
-        description="Use this key if the table is a log of served lists. The column of times "
-        "must have one of the database's own types for times. In SQLite, times are "
-        "texts in ISO 8601, or numbers that count from 1970.",
+        description="Use this key if the table is a log of served lists. The column of times must "
+        "have one of the database's own types for times. In SQLite, times are texts in ISO 8601, "
+        "or numbers that count from 1970.",
     ),
 ]
 
@@ -74,8 +74,7 @@ class SqlOptions(Options):
         if self.query and getattr(self, "served", None):
             yield (
                 "served is only for a table: in a query, select the rows between :slot and some "
-                "time "
-                "before it"
+                "time before it"
             )
         unknown = sorted(self.bound_names - self.binds)
         if unknown:
