@@ -160,13 +160,8 @@ class LogStatements:
         Statements name the table of a column too, because SQLite reads a quoted name that is no
         column as text.
         """
-        served = self._served
-        names = [*columns, served.time, *served.arm]
-        if served.request is not None:
-            names.append(served.request)
-        if served.arms is not None:
-            names.append(served.arms.name)
-        return table_of(str(self._options.table), tuple(dict.fromkeys(names)))
+        names = dict.fromkeys([*columns, *self._served.columns])
+        return table_of(str(self._options.table), tuple(names))
 
     def _rows(self, columns: Sequence[str]) -> Any:  # noqa: ANN401 - columns by name
         """Return these columns of the rows, and what `_with_times` adds."""
