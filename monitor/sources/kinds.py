@@ -4,7 +4,7 @@ Each kind has one frozen description. The registry of kinds is in `monitor.sourc
 """
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.plugins import OPENING_S, Guard, PluginError
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
+from monitor.model.ports import JoinedSource, LogSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,7 @@ def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
 
 @immutable
 class SourceKind:
-    """Describes what one kind of source can read. A field is None for what it cannot read.
-
-    ``joined`` names a function that opens all lists as one source. The name is written like
-    ``Reader.reads``. The function takes the options of the lists by name (``baseline``,
-    ``candidate``, perhaps ``noise_floor``), the options of the users, and the segment dimensions.
-    It returns None if it cannot join the lists.
-    """
+    """Describes what one kind of source can read. A field is None for what it cannot read."""
 
     lists: Reader
     # Whether the answer for a slot can depend on the time of the request
@@ -63,11 +58,9 @@ class SourceKind:
     # Converts the options of these lists to options of ``users`` that read all users of the lists.
     # Raises ConfigError if this is not possible.
     all_users: Callable[[Any], Options] | None = None
+    # The function that `open_joined` calls, written like ``Reader.reads``
     joined: str | None = None
-    # A class that takes the options of ``all_users`` and reads outcomes, written like ``joined``
-    outcomes: str | None = None
-    # A class that reads a log of an unpaired comparison, written like ``joined``. It takes the
-    # options of the pre-test lists, of the current lists, and of the assigned users.
+    # The class that `open_log` opens, written like ``Reader.reads``
     log: str | None = None
     # Whether lists can be pulled. If not, all sources of a comparison must be of this kind.
     is_pulled: bool = True
@@ -75,6 +68,29 @@ class SourceKind:
     item_weights: Reader | None = None
     item_titles: Reader | None = None
     relevance: Reader | None = None
+    outcomes: Reader | None = None  # its options are those of ``all_users``
+
+    def open_joined(
+        self, lists: Mapping[str, Options], users: Options, dimensions: Sequence[str]
+    ) -> JoinedSource | None:
+        """Open all lists as one source. None if this kind cannot join them.
+
+        ``lists`` has the options by name: ``baseline``, ``candidate``, perhaps ``noise_floor``.
+        """
+        if self.joined is None:
+            return None
+        opened: JoinedSource | None = pkgutil.resolve_name(self.joined)(lists, users, dimensions)
+        return opened
+
+    def open_log(self, before: Options, current: Options, assigned: Options) -> LogSource | None:
+        """Open the log of an unpaired comparison. None if this kind cannot read it as one source.
+
+        The options are those of the pre-test lists, of the current lists, and of the assigned users.
+        """
+        if self.log is None:
+            return None
+        opened: LogSource = pkgutil.resolve_name(self.log)(before, current, assigned)
+        return opened
 
 
 def read_source_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - of an entry point
