@@ -64,7 +64,7 @@ def open_database(
     k: int = 1,
     in_order: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that can read only these files.
+    """Open a database in memory that can read only these files.
 
     ``in_order`` says whether the order of the rows matters. ``k`` is the number of items in a list.
 
@@ -150,7 +150,7 @@ class FileView:
         return self._empty
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
-        """These columns with their types, but without any rows."""
+        """Return these columns with their types, but without any rows."""
         return {name: self.values(name, self._empty[name]) for name in columns}
 
     def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
@@ -204,7 +204,7 @@ class FileView:
     def count(
         self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]], more: Sequence[str] = ()
     ) -> tuple[tuple[Unreadable, ...], list[Any]]:
-        """Count the unreadable values of these rows. Also returns further SQL aggregates.
+        """Return the counts of unreadable values in these rows, and further SQL aggregates.
 
         Each check names a column, says what its values must be, and has an SQL condition. The
         condition is true for unreadable values.
@@ -251,7 +251,7 @@ class FileView:
         return name
 
     def items(self, column: str, k: int | None) -> str:
-        """The SQL expression for a column of lists, cut to k items. Lists as text are not cut."""
+        """Return the SQL expression for lists, cut to k items. Lists as text are not cut."""
         lists = sql_name(column)
         if not self.is_list(column):
             return lists
@@ -277,7 +277,7 @@ class FileView:
         return condition
 
     def arm_sql(self, served: ServedOptions) -> tuple[str, list[str]]:
-        """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
+        """Return the SQL expression for the arm of a log's row, and the conditions for its rows."""
         conditions = ["TRUE"]
         for column, value in served.arm.items():
             conditions.append(f"{self._arm_value(column)} = {sql_text(value)}")
@@ -322,7 +322,7 @@ def _microseconds(instant: datetime) -> int:
 
 
 def has_repeated(database: duckdb.DuckDBPyConnection, hashes: str) -> bool:
-    """Whether two rows have the same hash. ``hashes`` is a query for one column of hashes.
+    """Return whether two rows have the same hash. ``hashes`` is a query for one column of them.
 
     Sorting the hashes takes less than half the CPU time of DuckDB's GROUP BY. But DuckDB can write
     data to disk, so it compares the hashes if there are more than `MOST_SORTED`.
@@ -337,7 +337,7 @@ def has_repeated(database: duckdb.DuckDBPyConnection, hashes: str) -> bool:
 
 
 def cut_lists(lists: str, k: int) -> str:
-    """The SQL expression for lists, cut to k items. ``lists`` is an SQL expression too.
+    """Return the SQL expression for lists, cut to k items. ``lists`` is an SQL expression too.
 
     Cutting copies a list, so lists that need no cut are left as they are. This saves a tenth of the
     join's CPU time.
@@ -354,7 +354,7 @@ def _short_text(value: str) -> str:
 
 
 def _is_plain(value: str) -> str:
-    """The SQL condition for text that is surely an id, because it is short and has no NUL."""
+    """Return the SQL condition for text that is surely an id. It is short and has no NUL."""
     return f"strlen({value}) BETWEEN 1 AND {MAX_ID_LENGTH} AND NOT contains({value}, chr(0))"
 
 

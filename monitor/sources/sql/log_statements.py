@@ -192,20 +192,20 @@ class LogStatements:
         return column.collate("BINARY") if self._dialect == "sqlite" else column
 
     def _is_read(self, log: sa.TableClause) -> list[sa.ColumnElement[bool]]:
-        """The conditions for rows of the options' arms."""
+        """Return the conditions for rows of the options' arms."""
         conditions = [log.c[name] == _untyped(value) for name, value in self._served.arm.items()]
         if self._served.arms is not None:
             conditions.append(sa.or_(*self._arms(log).values()))
         return conditions
 
     def _arms(self, log: sa.TableClause) -> dict[Arm, sa.ColumnElement[bool]]:
-        """The condition for rows of each arm."""
+        """Return the condition for rows of each arm."""
         arms = self._served.arms
         assert arms is not None  # noqa: S101 - of an unpaired comparison
         return {arm: log.c[arms.name] == _untyped(value) for arm, value in arms.value_of.items()}
 
     def _is_in_period(self, at: sa.ColumnElement[Any], slot: datetime) -> sa.ColumnElement[bool]:
-        """The condition for a time in the slot's period. ``at`` is the result of `_instant`."""
+        """Return the condition for a time in the period. ``at`` is the result of `_instant`."""
         start, end = self._served.period(slot)
         is_in_time = at <= self._bind_instant(end)
         if start is not None:
