@@ -377,7 +377,7 @@ class Runner:
         """
         arms = replace(watched.arms, on_progress=partial(self._keep_progress, claim))
         if watched.answers is not None:
-            arms = replace(arms, answers_path=watched.answers.place)
+            arms = replace(arms, answers_path=watched.answers.path_start)
 
         def measure() -> RunResult:
             with watched.in_use:

@@ -241,8 +241,8 @@ def align(batch: PairBatch) -> Alignment:
         positions = aligned.positions
         agreement = aligned.agreement
 
-    def by_rank(places: Floats) -> Floats:
-        return np.ascontiguousarray(places[:, :longest].T)
+    def by_rank(values: Floats) -> Floats:
+        return np.ascontiguousarray(values[:, :longest].T)
 
     # The ideal list is not cut to the longest list of this batch, because the result for a pair
     # must not depend on the other pairs.
@@ -362,8 +362,8 @@ def by_baseline_rank(positions: Ranks, values: Array) -> Array:
 
     A baseline item that is not in the candidate's list gets the value of the last rank.
     """
-    places = np.minimum(positions, len(values) - 1).astype(np.intp)
-    return np.take_along_axis(values, places, axis=0)
+    cells = np.minimum(positions, len(values) - 1).astype(np.intp)
+    return np.take_along_axis(values, cells, axis=0)
 
 
 def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
@@ -376,13 +376,13 @@ def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
     return moved[:-1]
 
 
-def sum_ranks(places: Floats) -> Floats:
+def sum_ranks(values: Floats) -> Floats:
     """The sum of each column, added from the top rank down."""
-    if places.shape[1] == 1:
+    if values.shape[1] == 1:
         # numpy adds a single column in another order, which would change the last bit of the sum.
-        last: Floats = places.cumsum(axis=0)[-1]
+        last: Floats = values.cumsum(axis=0)[-1]
         return last
-    total: Floats = places.sum(axis=0)
+    total: Floats = values.sum(axis=0)
     return total
 
 

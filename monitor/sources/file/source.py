@@ -58,7 +58,7 @@ def key_of_rows(
 
 
 def needs_order(options: FileSourceOptions | FileUsersOptions) -> bool:
-    """Return whether the places of the rows matter, as in a log."""
+    """Return whether the order of the rows matters, as in a log."""
     return options.served is not None or bool(getattr(options, "in_order", None))
 
 
@@ -266,8 +266,8 @@ class UserView:
         user = options.user
         self._database = database
         self._segments = {
-            f"rankwatch_segment_{place}": name
-            for place, name in enumerate(dimensions)
+            f"rankwatch_segment_{number}": name
+            for number, name in enumerate(dimensions)
             if name != ARM_COLUMN
         }
         self.columns = (*self._segments,)
