@@ -85,11 +85,7 @@ class LogStatements:
           of both arms, or one that the database cannot count: a value that may be no id, or any
           user if different values may be the same user.
         """
-        log = self._log(column)
-        is_of_arm = []
-        for arm, condition in self._arms(log).items():
-            is_of_arm.append(sa.case((condition, 1), else_=0).label(ARM_USERS[arm]))
-        rows = self._with_times(sa.select(log.c[column], *is_of_arm), log)
+        rows = self._rows([column, *ARM_USERS.values()])
         has_arm = [sa.func.max(rows[name]).label(name) for name in ARM_USERS.values()]
         user = self._exact(rows[column])
         users = sa.select(rows[column], *has_arm)
@@ -135,24 +131,24 @@ class LogStatements:
             columns.append((self._served.request, ColumnKind.IDS))
         return columns
 
-    def count_unreadable(self, column: str) -> sa.Executable:
-        """Count the ``rows`` without a value in a required column. Selects an ``example`` too."""
+    def count(self, column: str, *, is_unreadable: bool = False) -> sa.Executable:
+        """Count the ``rows``, and select an ``example`` of the column's values.
+
+        With ``is_unreadable``, these are the rows without a value in this required column.
+        """
         log = self._log()
-        value: sa.ColumnElement[Any] = log.c[column]
+        value = log.c[column]
+        conditions = self._is_read(log)
+        if is_unreadable and column == self._served.time:
+            conditions.append(self._instant(log).is_(None))
+            if self._dialect == "sqlite":
+                # A time without a Julian day is rare. This test takes half the time of the other.
+                conditions.insert(0, sa.func.julianday(value).is_(None))
+        elif is_unreadable:
+            conditions.append(value.is_(None))
         example = sa.func.min(sa.cast(value, sa.types.Text)).label("example")
         query = sa.select(sa.func.count().label("rows"), example).select_from(log)
-        if column == self._served.time:
-            if self._dialect == "sqlite":
-                # A time without a Julian day is rare. This test takes half the time of the next one.
-                query = query.where(sa.func.julianday(value).is_(None))
-            value = self._instant(log)
-        return query.where(value.is_(None), *self._is_read(log))
-
-    def count_all(self) -> sa.Executable:
-        """Count the ``rows`` of the log."""
-        log = self._log()
-        rows = sa.func.count().label("rows")
-        return sa.select(rows).select_from(log).where(*self._is_read(log))
+        return query.where(*conditions)
 
     def _log(self, *columns: str) -> sa.TableClause:
         """Return the table with these columns, and the columns that select its rows.
@@ -164,20 +160,12 @@ class LogStatements:
         return table_of(str(self._options.table), tuple(names))
 
     def _rows(self, columns: Sequence[str]) -> Any:  # noqa: ANN401 - columns by name
-        """Return these columns of the rows, and what `_with_times` adds."""
-        log = self._log(*columns)
-        selected: list[sa.ColumnElement[Any]] = []
-        for name in columns:
-            if name == ARM_COLUMN and self._served.arms is not None:
-                conditions = self._arms(log).items()
-                cases = [(condition, sa.literal(arm.value)) for arm, condition in conditions]
-                selected.append(sa.case(*cases).label(name))
-            else:
-                selected.append(log.c[name])
-        return self._with_times(sa.select(*selected), log)
+        """Return these columns of the rows, their times, and their request ids.
 
-    def _with_times(self, rows: sa.Select[Any], log: sa.TableClause) -> Any:  # noqa: ANN401 - as above
-        """Add the time of each row, and the request id if the options name its column."""
+        There are request ids only if the options name the column.
+        """
+        log = self._log(*columns)
+        rows = sa.select(*(self._column(name, log) for name in columns))
         rows = rows.add_columns(self._instant(log).label(_AT))
         if self._served.request is not None:
             rows = rows.add_columns(log.c[self._served.request].label(_REQUEST_ID))
@@ -186,6 +174,19 @@ class LogStatements:
             # Without a limit, SQLite computes the time of a row several times.
             rows = rows.limit(-1)
         return rows.subquery().c
+
+    def _column(self, name: str, log: sa.TableClause) -> sa.ColumnElement[Any]:
+        """Return a column of the log. `ARM_COLUMN` and `ARM_USERS` are computed from the arm."""
+        if self._served.arms is None:
+            return log.c[name]
+        is_of_arm = self._arms(log)
+        if name == ARM_COLUMN:
+            cases = [(condition, sa.literal(arm.value)) for arm, condition in is_of_arm.items()]
+            return sa.case(*cases).label(name)
+        for arm, column in ARM_USERS.items():
+            if name == column:
+                return sa.case((is_of_arm[arm], 1), else_=0).label(name)
+        return log.c[name]
 
     def _exact(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         """Return the column. In SQLite, a column may ignore upper and lower case."""

@@ -58,13 +58,13 @@ def count_unserved(
         return ()
     database.require_times(log.time, deadline)
     unreadable = []
+    selected = ("rows", "example")
     for column, need in log.required:
-        query = log.count_unreadable(column)
-        (answer,) = database.read(query, [{}], ("rows", "example"), deadline)
+        (answer,) = database.read(log.count(column, is_unreadable=True), [{}], selected, deadline)
         count = int(answer["rows"][0])
         if not count:
             continue
-        (answer_all,) = database.read(log.count_all(), [{}], ("rows",), deadline)
+        (answer_all,) = database.read(log.count(column), [{}], selected, deadline)
         total = int(answer_all["rows"][0])
         shown = answer["example"][0]
         unreadable.append(unreadable_of(database.where, column, need, count, total, shown))
