@@ -295,22 +295,24 @@ def open_joined(
     The result is None if the sources are of different kinds, or if their kind cannot join them.
     """
     kind, user_options = _users_of(users, baseline)
+    join = SOURCES[kind].joined
     lists = {"baseline": baseline, "candidate": candidate}
     if second_baseline is not None:
         lists["noise_floor"] = second_baseline
-    if any(arm.kind != kind for arm in lists.values()):
+    if join is None or any(arm.kind != kind for arm in lists.values()):
         return None
     list_options = {name: arm.kind_options for name, arm in lists.items()}
-    return SOURCES[kind].open_joined(list_options, user_options, tuple(users.segments))
+    return join(list_options, user_options, tuple(users.segments))
 
 
 def open_log(
     before: SourceOptions, current: SourceOptions, assigned: UsersOptions
 ) -> LogSource | None:
     """Open the log of an unpaired comparison as one source. None if its kind cannot do this."""
-    return SOURCES[current.kind].open_log(
-        before.kind_options, current.kind_options, assigned.kind_options
-    )
+    read = SOURCES[current.kind].log
+    if read is None:
+        return None
+    return read(before.kind_options, current.kind_options, assigned.kind_options)
 
 
 def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Options]:

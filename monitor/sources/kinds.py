@@ -44,6 +44,15 @@ class Reader:
         return answers(opened, self.plugin, options)
 
 
+def imported_when_called(name: str) -> Callable[..., Any]:
+    """Return a function that calls `package.module:name`, as in ``Reader.reads``."""
+
+    def call(*arguments: object) -> Any:  # noqa: ANN401 - the result of any function
+        return pkgutil.resolve_name(name)(*arguments)
+
+    return call
+
+
 def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
     return True
 
@@ -58,10 +67,13 @@ class SourceKind:
     # Converts the options of these lists to options of ``users`` that read all users of the lists.
     # Raises ConfigError if this is not possible.
     all_users: Callable[[Any], Options] | None = None
-    # The function that `open_joined` calls, written like ``Reader.reads``
-    joined: str | None = None
-    # The class that `open_log` opens, written like ``Reader.reads``
-    log: str | None = None
+    # Opens all lists as one source. It gets the options of the lists by name (``baseline``,
+    # ``candidate``, perhaps ``noise_floor``), the options of the users, and the segment dimensions.
+    # Returns None if it cannot join the lists.
+    joined: Callable[[Mapping[str, Any], Any, Sequence[str]], JoinedSource | None] | None = None
+    # Opens the log of an unpaired comparison. It gets the options of the pre-test lists, of the
+    # current lists, and of the assigned users.
+    log: Callable[[Any, Any, Any], LogSource] | None = None
     # Whether lists can be pulled. If not, all sources of a comparison must be of this kind.
     is_pulled: bool = True
     users: Reader | None = None
@@ -69,28 +81,6 @@ class SourceKind:
     item_titles: Reader | None = None
     relevance: Reader | None = None
     outcomes: Reader | None = None  # its options are those of ``all_users``
-
-    def open_joined(
-        self, lists: Mapping[str, Options], users: Options, dimensions: Sequence[str]
-    ) -> JoinedSource | None:
-        """Open all lists as one source. None if this kind cannot join them.
-
-        ``lists`` has the options by name: ``baseline``, ``candidate``, perhaps ``noise_floor``.
-        """
-        if self.joined is None:
-            return None
-        opened: JoinedSource | None = pkgutil.resolve_name(self.joined)(lists, users, dimensions)
-        return opened
-
-    def open_log(self, before: Options, current: Options, assigned: Options) -> LogSource | None:
-        """Open the log of an unpaired comparison. None if this kind cannot read it as one source.
-
-        The options are those of the pre-test lists, of the current lists, and of the assigned users.
-        """
-        if self.log is None:
-            return None
-        opened: LogSource = pkgutil.resolve_name(self.log)(before, current, assigned)
-        return opened
 
 
 def read_source_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - of an entry point

@@ -401,7 +401,7 @@ class FileUsers:
         options = self._options
         served = options.served
         assert served is not None and served.arms is not None  # noqa: PT018, S101 - of a log
-        names = (options.user, *served.columns)
+        names = (options.user, served.time, served.arms.name, *served.arm)
         with open_database([files]) as database:
             rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")
             key = rows.ids(options.user, options.user_ids)
@@ -465,7 +465,7 @@ class FileOutcomes(FileTable):
         served = self._options.served
         names = list(columns)
         if served is not None:
-            names += served.columns
+            names += [served.time, *served.arm]
         chosen = ", ".join(map(sql_name, columns))
         with held_files(self._options, slot) as files, open_database([files]) as database:
             rows = FileView(database, files, tuple(dict.fromkeys(names)), "rows")

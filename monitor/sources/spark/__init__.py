@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from monitor.boundary.options import NOT_IN_HASH, Options, must, readable_by
 from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
-from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.kinds import Reader, SourceKind, imported_when_called
 from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 
 _Location = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
@@ -88,7 +88,7 @@ SPARK = SourceKind(
     ),
     is_live=_is_live,
     all_users=_all_users,
-    joined="monitor.sources.spark.joined:join_in_spark",
+    joined=imported_when_called("monitor.sources.spark.joined:join_in_spark"),
     is_pulled=False,
     users=Reader(SparkUsersOptions, _NOT_PULLED, "Users in a table or path that Spark reads."),
 )

@@ -76,14 +76,13 @@ class LogStatements:
     def assigned_users(self, column: str, slot: datetime) -> sa.Executable:
         """Count the users of each arm. ``column`` has the users, or objects that contain the user.
 
-        The columns are the user, `IS_COUNT`, and `ARM_USERS`. There are
-        two kinds of rows:
+        The columns are the user, `IS_COUNT`, and `ARM_USERS`. There are two kinds of rows:
 
-        - One row with `IS_COUNT`. Its user is null. The columns `ARM_USERS` have the number
-          of users with rows of this arm alone, or null if there is no user.
-        - One row for each other user. The columns `ARM_USERS` are 1 or 0. This is a user with rows
-          of both arms, or one that the database cannot count: a value that may be no id, or any
-          user if different values may be the same user.
+        - One row counts the users with rows of one arm alone. `IS_COUNT` is 1, and the user is
+          null. `ARM_USERS` have the number of users of each arm, or null if there is no such user.
+        - One row is for each other user. `IS_COUNT` is 0. `ARM_USERS` are 1 or 0. The user has rows
+          of both arms, or the database cannot count the user: the value may be no id, or different
+          values may be the same user.
         """
         rows = self._rows([column, *ARM_USERS.values()])
         has_arm = [sa.func.max(rows[name]).label(name) for name in ARM_USERS.values()]
@@ -95,11 +94,9 @@ class LogStatements:
         if not self._options.user_ids and column == self._options.user:
             length = sa.func.length(sa.cast(user, sa.types.Text))
             is_listed = sa.or_(baseline == candidate, sa.not_(length.between(1, MAX_ID_LENGTH)))
-        listed = sa.select(user, sa.literal(0).label(IS_COUNT), baseline, candidate).where(
-            is_listed
-        )
+        listed = sa.select(user, sa.literal(0).label(IS_COUNT), baseline, candidate)
         count = sa.select(sa.null(), sa.literal(1), sa.func.sum(baseline), sa.func.sum(candidate))
-        return listed.union_all(count.where(sa.not_(is_listed)))
+        return listed.where(is_listed).union_all(count.where(sa.not_(is_listed)))
 
     def count_equal(self, columns: Sequence[str], slot: datetime) -> sa.Executable:
         """Select these columns. Equal rows are one row, and `ROW_COUNT` is their number."""
