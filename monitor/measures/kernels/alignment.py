@@ -229,7 +229,6 @@ def align(batch: PairBatch) -> Alignment:
         1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0))
     )
     aligned: AlignedRanks | None = None
-    agreement: Ranks | None = None
     if longest <= MAX_K:
         compiled = choice.compiled(len(batch) * longest * longest)
         if compiled is not None:
@@ -239,7 +238,6 @@ def align(batch: PairBatch) -> Alignment:
         positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest])
     else:
         positions = aligned.positions
-        agreement = aligned.agreement
 
     def by_rank(values: Floats) -> Floats:
         return np.ascontiguousarray(values[:, :longest].T)
@@ -257,7 +255,7 @@ def align(batch: PairBatch) -> Alignment:
         weights=batch.weights and batch.weights.map(by_rank),
         labels=batch.labels and _change_labels(batch.labels, by_rank, ideal_by_rank),
         computed=aligned,
-        known_agreement=agreement,
+        known_agreement=None if aligned is None else aligned.agreement,
     )
 
 

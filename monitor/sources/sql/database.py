@@ -62,7 +62,8 @@ class ReadOnlyDatabase:
     ) -> Iterator[TableBatch]:
         """Yield the rows for each set of parameters, in a read-only transaction.
 
-        If the statement has the column `REQUEST`, only each user's newest rows are yielded.
+        If the statement has the column `REQUEST`, only each user's newest rows are yielded. Then the
+        first of ``columns`` has the users.
 
         Raises:
             OverdueError: The deadline passed.

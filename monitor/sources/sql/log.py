@@ -94,7 +94,7 @@ class _LoggedLists(SqlTable):
         unserved: tuple[Unreadable, ...] = ()
         if self._options.served.arms is None:
             # The rows of all arms are counted once.
-            unserved = count_unserved(self._database, self._options, self._deadline)
+            unserved = count_unserved(self._database, self._log, self._deadline)
         # SQLite runs in this process. Two threads that fetch rows at the same time hinder each other:
         # reading 8 million rows took 17.3 s instead of 14.8 s.
         with turn if self._database.dialect == "sqlite" else nullcontext():

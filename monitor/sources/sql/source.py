@@ -45,15 +45,14 @@ def select_all(options: SqlOptions, columns: Sequence[str]) -> sa.Executable:
 
 def count_unserved(
     database: ReadOnlyDatabase,
-    options: SqlOptions,
+    log: LogStatements | None,
     deadline: Deadline,
 ) -> tuple[Unreadable, ...]:
-    """Count the rows of this arm in a log that have no time or no request id.
+    """Count the rows of the log that have no time or no request id. Without a log, there are none.
 
     Rows need a request id only if the options name its column. Raises SourceError if the column of
     times has another type.
     """
-    log = log_statements_of(options, database.dialect)
     if log is None:
         return ()
     database.require_times(log.time, deadline)
@@ -77,6 +76,7 @@ class SqlTable(Table):
     def __init__(self, options: SqlTableOptions | SqlSourceOptions) -> None:
         super().__init__(options)
         self._database = ReadOnlyDatabase(options)
+        self._log = log_statements_of(options, self._database.dialect)
 
     def where(self, slot: datetime) -> str:  # noqa: ARG002 - the base's signature
         """Return the database. It is the same for all slots."""
@@ -110,7 +110,7 @@ class SqlTable(Table):
 
     def _require_served(self, deadline: Deadline) -> None:
         """Raise SourceError if too many rows of a log have no time or no request id."""
-        unserved = count_unserved(self._database, self._options, deadline)
+        unserved = count_unserved(self._database, self._log, deadline)
         require_readable(unserved, self._max_unreadable)
 
     def _read_rows(
@@ -123,25 +123,26 @@ class SqlTable(Table):
         roots = database.roots_of(options, in_table, deadline)
         if ARM_COLUMN in columns:
             roots.append(ARM_COLUMN)
-        log = log_statements_of(options, database.dialect)
-        if log is None:
+        if self._log is None:
             statement = select_all(options, roots)
         elif {*roots} <= {root_of(options.user, roots), ARM_COLUMN}:
-            statement = log.distinct_users(roots, slot)
+            statement = self._log.distinct_users(roots, slot)
         else:
-            statement = log.newest_lists(roots, slot)
+            statement = self._log.newest_lists(roots, slot)
         return database.read(statement, [parameters], columns, deadline)
 
 
 class SqlOutcomes(SqlTable):
     """Outcomes in a log. Equal rows of a user are one row. Port: OutcomeSource."""
 
+    _log: LogStatements  # outcomes are always in a log
+
     def _read(
         self, slot: datetime, columns: Sequence[str], deadline: Deadline
     ) -> Iterator[TableBatch]:
         database = self._database
         roots = database.roots_of(self._options, columns, deadline)
-        statement = LogStatements(self._options, database.dialect).count_equal(roots, slot)
+        statement = self._log.count_equal(roots, slot)
         return database.read(statement, [{}], (*columns, ROW_COUNT), deadline)
 
 
@@ -177,19 +178,19 @@ class SqlUsers(SqlTable):
 
     def _read_assigned(self, slot: datetime, deadline: Deadline) -> Iterator[TableBatch]:
         self._require_served(deadline)
-        options = self._options
-        database = self._database
-        (root,) = database.roots_of(options, [options.user], deadline)
-        statement = LogStatements(options, database.dialect).assigned_users(root, slot)
-        columns = (options.user, IS_COUNT, *ARM_USERS.values())
-        return database.read(statement, [{}], columns, deadline)
+        user = self._options.user
+        log = self._log
+        assert log is not None  # noqa: S101 - the users of an unpaired comparison are in a log
+        (root,) = self._database.roots_of(self._options, [user], deadline)
+        statement = log.assigned_users(root, slot)
+        columns = (user, IS_COUNT, *ARM_USERS.values())
+        return self._database.read(statement, [{}], columns, deadline)
 
     def _newest_of(self, arm: Arm) -> str | None:
         """Return the time of the arm's newest row as text. None if the arm has no row."""
-        options = self._options
-        statement = LogStatements(options, self._database.dialect).newest_time(arm)
-        deadline = Deadline.after(options.timeout.total_seconds())
-        (answer,) = self._database.read(statement, [{}], ("newest",), deadline)
+        assert self._log is not None  # noqa: S101 - as above
+        deadline = Deadline.after(self._options.timeout.total_seconds())
+        (answer,) = self._database.read(self._log.newest_time(arm), [{}], ("newest",), deadline)
         at: str | None = answer["newest"][0]
         return at
 
@@ -203,6 +204,7 @@ class SqlSource:
     def __init__(self, options: SqlSourceOptions) -> None:
         self._options = options
         self._database = ReadOnlyDatabase(options)
+        self._log = log_statements_of(options, self._database.dialect)
         self._names = options.bound_names
         self._late = f"{self._database.where} had not answered when the run's deadline passed"
 
@@ -225,7 +227,7 @@ class SqlSource:
         unserved: tuple[Unreadable, ...] = ()
         deadline = Deadline.after(request.timeout_s)
         with suppress(OverdueError):  # the deadline was reported for the lists already
-            unserved = count_unserved(self._database, options, deadline)
+            unserved = count_unserved(self._database, self._log, deadline)
         lists = TableLists(
             options=options,
             users=request.users,
@@ -260,10 +262,9 @@ class SqlSource:
 
         with suppress(OverdueError):
             roots = self._database.roots_of(options, options.columns, deadline)
-            log = log_statements_of(options, self._database.dialect)
-            if log is None:
+            if self._log is None:
                 statement = select_all(options, roots)
             else:
-                statement = log.newest_lists(roots, request.slot)
+                statement = self._log.newest_lists(roots, request.slot)
             columns = options.columns
             yield from self._database.read(statement, parameter_sets(), columns, deadline)
