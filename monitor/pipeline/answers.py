@@ -171,28 +171,25 @@ def pull_until_certain(context: SlotContext, panel: Panel) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
         return _pull_panel(context, arms, part, deadline.remaining_s)
 
-    first_answers = pull_round(0, users_after_round[0], arms)
+    answers = pull_round(0, users_after_round[0], arms)
+    first_batches = answers.batches
 
     def batches(size: int) -> Iterator[UserBatch]:
-        yield from first_answers.batches(size)
+        yield from first_batches(size)
         for start, end in pairwise(users_after_round):
             if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
-            answers = pull_round(start, end, replace(arms, weights=None, relevance=None))
-            first_answers.add(answers)
-            for batch in answers.batches(size):
-                yield replace(
-                    batch, weights=first_answers.weights, relevance=first_answers.relevance
-                )
+            further = pull_round(start, end, replace(arms, weights=None, relevance=None))
+            answers.add(further)
+            for batch in further.batches(size):
+                yield replace(batch, weights=answers.weights, relevance=answers.relevance)
 
-    return replace(
-        first_answers,
-        asked=replace(first_answers.asked, count=len(panel.segments[ALL])),
-        batches=batches,
-        # The accumulator calls this after each batch, so `are_certain` knows all earlier scores.
-        on_scores=judged_scores.add,
-    )
+    answers.asked = replace(answers.asked, count=len(panel.segments[ALL]))
+    answers.batches = batches
+    # The accumulator calls this after each batch, so `are_certain` knows all earlier scores.
+    answers.on_scores = judged_scores.add
+    return answers
 
 
 class _JudgedScores:

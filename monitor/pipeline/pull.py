@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -150,7 +150,7 @@ class SlotContext:
         return self.stopwatch.seconds_left(self.comparison.measuring.deadline)
 
 
-@immutable
+@dataclass(slots=True, kw_only=True)
 class SourceAnswers:
     """What the sources answered.
 
@@ -167,7 +167,7 @@ class SourceAnswers:
     - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
     While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``arrival_gaps`` may
-    grow. See `add`.
+    grow: further users are asked (see `add`), or values that cannot be read are found.
     """
 
     asked: AskedUsers
@@ -250,9 +250,10 @@ def join_all(
             relevance=relevance.answer,
         )
         if isinstance(joined, ports.RemoteAnswers):
-            yield replace(answers, measure_remotely=partial(read_parts, joined))
+            answers.measure_remotely = partial(read_parts, joined)
         else:
-            yield replace(answers, batches=partial(read_batches, joined))
+            answers.batches = partial(read_batches, joined)
+        yield answers
 
 
 def draw_panel(
