@@ -101,17 +101,14 @@ def _pull_arms(context: SlotContext, unpaired: UnpairedArms, panel: Panel) -> So
         return _pull_panel(context, arms, arm_panel, context.seconds_left())
 
     baseline_answers = pull_arm(Arm.BASELINE, context.arms)
-    # `batches` must not refer to ``baseline_answers``, which would keep the baseline's lists in
-    # memory. It uses only these parts.
     unread_inputs = baseline_answers.unread_inputs
     weights = baseline_answers.weights
-    baseline_batches = [baseline_answers.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        # `pop` removes the last reference to the baseline's lists. So their memory is free before
-        # the candidate's lists are pulled.
-        for batch in baseline_batches.pop()(size):
+        for batch in baseline_answers.batches(size):
             yield replace(batch, arm=Arm.BASELINE)
+        # The memory of the baseline's lists must be free before the candidate's lists are pulled.
+        del baseline_answers.batches
         # The weights are the same for both arms, so they are read once.
         answers = pull_arm(Arm.CANDIDATE, replace(context.arms, weights=None))
         unread_inputs.extend(note for note in answers.unread_inputs if note not in unread_inputs)
