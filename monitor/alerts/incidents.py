@@ -238,7 +238,7 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
     if change.kind is RuleKind.STANDSTILL:
         arms = frozen_arms(change.statistic)
         is_of_arms = bool(arms) and set(arms) <= set(finding.arms)
-        return finding.kind is FaultKind.STALE and is_of_arms
+        return finding.kind is FaultKind.UNCHANGED and is_of_arms
     if change.kind is not RuleKind.COVERAGE:
         return False
     try:

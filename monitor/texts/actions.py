@@ -68,7 +68,7 @@ FIRST_STEPS: Mapping[FaultKind, str] = {
         "look at what removes items from the lists of {arms}: a filter, a limit of time, or a "
         "smaller index."
     ),
-    FaultKind.STALE: "look at the job that writes the lists of {arms}, and at its cache.",
+    FaultKind.UNCHANGED: "look at the job that writes the lists of {arms}, and at its cache.",
     FaultKind.ITEMS_GONE: (
         "ask whether these items were removed on purpose. If not, repair the catalogue or the "
         "filter of {arms}."

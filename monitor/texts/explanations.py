@@ -298,7 +298,7 @@ def _write_alike(finding: Finding, arms: str) -> str:
     return f"get lists from the {arms} that are {alike} the {finding.arms[0].other}'s"
 
 
-def _write_stale(finding: Finding, arms: str) -> str:
+def _write_unchanged_lists(finding: Finding, arms: str) -> str:
     earlier = "in the last run"
     if "of_before" in finding.detail:
         earlier = "before the test"
@@ -382,7 +382,7 @@ _WRITERS: Mapping[FaultKind, Callable[[Finding, str], str]] = {
     FaultKind.MISSING: _write_missing,
     FaultKind.CUT_SHORT: _write_cut_short,
     FaultKind.ALIKE: _write_alike,
-    FaultKind.STALE: _write_stale,
+    FaultKind.UNCHANGED: _write_unchanged_lists,
     FaultKind.REORDERED: _write_reordered,
     FaultKind.REPLACED: _write_replaced,
     FaultKind.SHIFTED: _write_shifted,

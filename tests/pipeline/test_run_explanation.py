@@ -305,7 +305,7 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
     assert named.sentence.startswith(
         "About 250 of 1,000 users (25 %) get lists from the candidate that are mixed with"
     )
-    of_others = replace(named, finding=replace(named.finding, kind=FaultKind.STALE))
+    of_others = replace(named, finding=replace(named.finding, kind=FaultKind.UNCHANGED))
     more = replace(named, finding=replace(named.finding, kind=FaultKind.ALIKE, users=200))
     drop = transition(metric="extended_tau", statistic="mean")
     assert prefer_similarity_finding(of_others, (alert,)) == of_others
