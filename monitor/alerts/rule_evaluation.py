@@ -338,7 +338,7 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
         if run.measured.status is not RunStatus.OK:
             return None  # the alert on all users reports the condition
         if segment not in run.awaited:
-            return replace(verdict_without_value(Outcome.OK, NOT_AWAITED), is_recovered=True)
+            return Verdict(outcome=Outcome.OK, reason=NOT_AWAITED, is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
     return judge_condition(rule, run.measured, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 
