@@ -29,13 +29,7 @@ from monitor.model.statistics import (
     TRAITS_OF_EARLIER_LISTS,
     TRAITS_OF_LISTS_BEFORE_ALERTS,
 )
-from monitor.pipeline.levels import (
-    UsablePast,
-    describe_levels,
-    find_accepted_levels,
-    runs_until_new_normal,
-    select_past_of_models,
-)
+from monitor.pipeline.levels import UsablePast, select_past_of_models
 from monitor.pipeline.limits import (
     allow_level_without_season,
     compute_limits,
@@ -170,8 +164,8 @@ def compute_expectations(
     past_alerts = replace(
         past_alerts,
         healthy=past_alerts.healthy & ~was_drifting,
-        accepted=find_accepted_levels(usable_past, accepted),
-        runs_until_normal=runs_until_new_normal(usable_past.runs, measured.slot),
+        accepted=usable_past.find_accepted_levels(accepted),
+        runs_until_normal=usable_past.runs_until_new_normal(measured.slot),
     )
     reference = compute_reference(
         lessons.values,
@@ -183,7 +177,7 @@ def compute_expectations(
     reference = allow_level_without_season(series, reference, lessons, past_alerts)
     expectations = _build_expectations(series, figures, reference, evidence, alpha)
     fault_z = median_z_while_firing(lessons.z, past_alerts.firing)
-    notes = describe_levels(comparison.name, usable_past.runs, reference, usable_past.note)
+    notes = usable_past.describe_levels(comparison.name, reference)
     lost_in_used_runs = np.where(np.isnan(reference.used_values), np.nan, lessons.lost)
     usual_lost = np.nan_to_num(find_median(lost_in_used_runs))
     # Values leave out the users without a score. `apply_bounds` uses the share of these users.

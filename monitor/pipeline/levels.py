@@ -19,11 +19,54 @@ from monitor.texts.model_versions import write_model_changes
 
 @immutable
 class UsablePast:
-    """The past runs from which a run can learn, oldest first, and a note for people."""
+    """The past runs from which a run can learn, oldest first."""
 
     runs: Sequence[PastRun]
     model_changes: Sequence[int] = ()  # indexes of runs with other models than the run before
-    note: str = ""
+    note: str = ""  # for people, on the series whose level did not change
+
+    def find_accepted_levels(self, accepted: Iterable[Transition]) -> list[tuple[int, int]]:
+        """Return two indexes in ``runs`` for each accepted level of the series' values.
+
+        They are the indexes of the level's first run, and of the first run after its acceptance. A
+        person accepts the level at which an alert began. The level of a new model is accepted with
+        its first run. A level without past runs before its acceptance is left out.
+        """
+        slots = [run.slot for run in self.runs]  # oldest first
+        levels = [(change, change + 1) for change in self.model_changes]
+        for acceptance in accepted:
+            first_run = bisect_left(slots, acceptance.slot)
+            first_run_after_acceptance = bisect_right(slots, acceptance.at)
+            if first_run < first_run_after_acceptance:
+                levels.append((first_run, first_run_after_acceptance))
+        return sorted(levels)
+
+    def runs_until_new_normal(self, slot: datetime) -> int:
+        """Return how many runs in a row at a changed level make that level the new normal.
+
+        This is the number of runs in the last day, but at least SETTLED_RUNS and at most WINDOW.
+        """
+        runs_of_a_day = sum(run.slot > slot - timedelta(days=1) for run in self.runs)
+        return min(max(runs_of_a_day, SETTLED_RUNS), WINDOW)
+
+    def describe_levels(self, comparison: str, reference: Reference) -> list[str]:
+        """Write a note on the level of each series."""
+        notes = []
+        # ``first_run`` is the index of the past run at which the level began, or -1. If the level
+        # does not differ from the level before, the series came back to its former level.
+        for first_run, is_different in zip(reference.since, reference.has_moved, strict=True):
+            if first_run < 0:
+                notes.append(self.note)
+                continue
+            since = self.runs[first_run].slot
+            if is_different:
+                command = accept_command(comparison, since)
+                notes.append(
+                    f"{NEW_NORMAL} {format_instant(since)}: accept it ({command}) or roll back"
+                )
+            else:
+                notes.append(f"normal again since {format_instant(since)}")
+        return notes
 
 
 def select_past_of_models(past: Sequence[PastRun], measured: MeasuredRun) -> UsablePast:
@@ -78,49 +121,3 @@ def _name_models(past: Sequence[PastRun], measured: MeasuredRun) -> list[tuple[s
 
 def _describe_models(measured: MeasuredRun, run_before: PastRun) -> str:
     return " and ".join(write_model_changes(measured.models, measured.slot, run_before.slot))
-
-
-def find_accepted_levels(past: UsablePast, accepted: Iterable[Transition]) -> list[tuple[int, int]]:
-    """Return two indexes in ``past.runs`` for each accepted level of the series' values.
-
-    They are the indexes of the level's first run, and of the first run after its acceptance. A
-    person accepts the level at which an alert began. The level of a new model is accepted with its
-    first run. A level without past runs before its acceptance is left out.
-    """
-    slots = [run.slot for run in past.runs]  # oldest first
-    levels = [(change, change + 1) for change in past.model_changes]
-    for acceptance in accepted:
-        first_run = bisect_left(slots, acceptance.slot)
-        first_run_after_acceptance = bisect_right(slots, acceptance.at)
-        if first_run < first_run_after_acceptance:
-            levels.append((first_run, first_run_after_acceptance))
-    return sorted(levels)
-
-
-def describe_levels(
-    comparison: str, past: Sequence[PastRun], reference: Reference, unchanged_note: str
-) -> list[str]:
-    """Write a note on the level of each series. ``unchanged_note`` is for an unchanged level."""
-    notes = []
-    # ``first_run`` is the index of the past run at which the level began, or -1. If the level does
-    # not differ from the level before, the series came back to its former level.
-    for first_run, is_different in zip(reference.since, reference.has_moved, strict=True):
-        if first_run < 0:
-            notes.append(unchanged_note)
-            continue
-        slot = format_instant(past[first_run].slot)
-        if is_different:
-            command = accept_command(comparison, past[first_run].slot)
-            notes.append(f"{NEW_NORMAL} {slot}: accept it ({command}) or roll back")
-        else:
-            notes.append(f"normal again since {slot}")
-    return notes
-
-
-def runs_until_new_normal(past: Sequence[PastRun], slot: datetime) -> int:
-    """Return how many runs in a row at a changed level make that level the new normal.
-
-    This is the number of runs in the last day, but at least SETTLED_RUNS and at most WINDOW.
-    """
-    runs_of_a_day = sum(run.slot > slot - timedelta(days=1) for run in past)
-    return min(max(runs_of_a_day, SETTLED_RUNS), WINDOW)
