@@ -24,6 +24,7 @@ from monitor.pipeline.pull import (
     SlotContext,
     SourceAnswers,
     UnpairedArms,
+    append_new,
     draw_panel,
     join_all,
     pull_all,
@@ -41,8 +42,7 @@ def open_answers(context: SlotContext) -> Iterator[SourceAnswers]:
 
     Raises SourceError if the users cannot be read.
     """
-    comparison = context.comparison
-    measuring = comparison.measuring
+    measuring = context.comparison.measuring
     arms = context.arms
     sample = measuring.sample
     needs_last_lists = (
@@ -53,16 +53,13 @@ def open_answers(context: SlotContext) -> Iterator[SourceAnswers]:
         with ExitStack() as reading:
             # The stage contains only the opening. The caller reads the answers after the stage.
             with context.stopwatch.stage("users"):
-                joined = join_all(
-                    comparison, arms, arms.joined, context.slot, context.seconds_left()
-                )
-                answers = reading.enter_context(joined)
+                answers = reading.enter_context(join_all(context, arms.joined))
             yield answers
         return
     if arms.unpaired is not None:
         arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
     with context.stopwatch.stage("users"):
-        panel = draw_panel(comparison, arms, context.slot, context.seconds_left())
+        panel = draw_panel(context.comparison, arms, context.slot, context.seconds_left())
     with context.stopwatch.stage("pull"):
         if arms.unpaired is not None:
             answers = _pull_arms(context, arms.unpaired, panel)
@@ -111,7 +108,7 @@ def _pull_arms(context: SlotContext, unpaired: UnpairedArms, panel: Panel) -> So
         del baseline_answers.batches
         # The weights are the same for both arms, so they are read once.
         answers = pull_arm(Arm.CANDIDATE, replace(context.arms, weights=None))
-        unread_inputs.extend(note for note in answers.unread_inputs if note not in unread_inputs)
+        append_new(unread_inputs, answers.unread_inputs)
         for batch in answers.batches(size):
             yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
 

@@ -183,15 +183,15 @@ class SourceAnswers:
 
     def add(self, further: SourceAnswers) -> None:
         """Add the answers of further users, except their batches."""
-        _append_new(self.unread_inputs, further.unread_inputs)
-        _append_new(self.doubts, further.doubts)
+        append_new(self.unread_inputs, further.unread_inputs)
+        append_new(self.doubts, further.doubts)
         for arm, seconds in further.seconds.items():
             self.seconds[arm] += seconds
         for name, gaps in further.arrival_gaps.items():
             self.arrival_gaps.setdefault(name, []).extend(gaps)
 
 
-def _append_new(items: list[_T], further: Iterable[_T]) -> None:
+def append_new(items: list[_T], further: Iterable[_T]) -> None:
     """Append those further items that the list does not have yet."""
     for item in further:
         if item not in items:
@@ -199,37 +199,32 @@ def _append_new(items: list[_T], further: Iterable[_T]) -> None:
 
 
 @contextmanager
-def join_all(
-    comparison: Comparison,
-    arms: Arms,
-    source: ports.JoinedSource,
-    slot: datetime,
-    timeout_s: float,
-) -> Iterator[SourceAnswers]:
+def join_all(context: SlotContext, source: ports.JoinedSource) -> Iterator[SourceAnswers]:
     """Yield one `SourceAnswers` for all users. The source joins both arms while it is read.
 
     Raises SourceError if the source fails.
     """
-    measuring = comparison.measuring
+    arms = context.arms
+    measuring = context.comparison.measuring
     request = JoinRequest(
         k=measuring.k,
-        slot=slot,
-        timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
+        slot=context.slot,
+        timeout_s=max(context.seconds_left(), _LEAST_TIMEOUT_S),
         max_segment_values=measuring.max_segment_values,
         shows_examples=arms.pseudonyms is None,
     )
     deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    weights, relevance = _ask_weights_and_relevance(arms, slot)
+    weights, relevance = _ask_weights_and_relevance(arms, context.slot)
     with source.read(request) as joined:
         errors = [call.wait(deadline, late_message) for call in (weights, relevance)]
         unread_inputs = list(filter(None, errors))
-        _append_new(unread_inputs, joined.unread_inputs)
-        _append_new(unread_inputs, arms.describe_unreadable(relevance.unreadable))
+        append_new(unread_inputs, joined.unread_inputs)
+        append_new(unread_inputs, arms.describe_unreadable(relevance.unreadable))
 
         def add_unreadable() -> None:
             # Only after the last user, the source has found all values that it cannot read.
-            _append_new(unread_inputs, arms.describe_unreadable(joined.unreadable))
+            append_new(unread_inputs, arms.describe_unreadable(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
