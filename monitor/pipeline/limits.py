@@ -96,65 +96,31 @@ def compute_limits(
     prediction = predict(normal, np.nan_to_num(errors), alpha)
     p_below = compute_p_values(normal, values, errors, direction=Direction.BELOW)
     p_above = compute_p_values(normal, values, errors, direction=Direction.ABOVE)
+    rules = [one_series.rule for one_series in series]
+    is_share = np.array([rule.is_share for rule in rules])
+    counts_most_common_list = np.array(
+        [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]
+    )
     is_below = find_sides(series) < 0
-    limits, p, is_independent = _judge_rare_shares(
-        series,
-        normal,
+    # Shares of users are angles, see `RuleSeries`.
+    limits, p, is_counted = judge_rare(
+        is_share & np.isfinite(values),
+        (normal.used_values, normal.errors),
         (values, errors),
         alpha,
         uncounted=(
             np.where(is_below, prediction.low, prediction.high),
             np.where(is_below, p_below, p_above),
         ),
+        # Some list is always the most common one, so this share always counts at least one user.
+        always=counts_most_common_list.astype(float),
+        is_low=is_below,
     )
     return RunLimits(
         limits=limits,
         opposites=np.where(is_below, prediction.high, prediction.low),
         z=np.where(normal.runs >= MIN_HEALTHY_RUNS, z_of_p_value(p), np.nan),
-        is_independent=is_independent,
+        # If few users have the most common list, they have it by chance. One run then says nothing
+        # about the next run.
+        is_independent=counts_most_common_list & is_counted,
     )
-
-
-def _judge_rare_shares(
-    series: ManySeries,
-    normal: Reference,
-    now: tuple[Floats, Floats],
-    alpha: Floats,
-    *,
-    uncounted: tuple[Floats, Floats],
-) -> tuple[Floats, Floats, Flags]:
-    """Judge rare shares of users as counts. Leave the results of all other series as they are.
-
-    Returns the limits, the p-values, and whether consecutive runs are independent: (series,) each.
-    ``now`` has the run's values and errors. ``uncounted`` has the limits and the p-values of all
-    series if none is judged as a count.
-
-    Shares of users are angles, see `RuleSeries`. `judge_rare` finds only shares that are too high.
-    A share is too low if the share of the other users is too high. So for rules on low shares, the
-    other users are counted.
-    """
-    rules = [one_series.rule for one_series in series]
-    is_share = np.array([rule.is_share for rule in rules])
-    counts_other_users = is_share & (find_sides(series) < 0)
-
-    def swap(angles: Floats) -> Floats:
-        # If a share has the angle a, the share of the other users has the angle pi / 2 - a.
-        return np.where(counts_other_users, np.pi / 2 - angles, angles)
-
-    counts_most_common_list = np.array(
-        [isinstance(rule, CoverageRule) and rule.share.trait is ListTrait.SHARED for rule in rules]
-    )
-    values, errors = now
-    limits, p = uncounted
-    limits, p, is_counted = judge_rare(
-        is_share & np.isfinite(values),
-        (swap(normal.used_values), normal.errors),
-        (swap(values), errors),
-        alpha,
-        uncounted=(swap(limits), p),
-        # Some list is always the most common one, so this share always counts at least one user.
-        always=counts_most_common_list.astype(float),
-    )
-    # If few users have the most common list, they have it by chance. One run then says nothing
-    # about the next run.
-    return swap(limits), p, counts_most_common_list & is_counted
