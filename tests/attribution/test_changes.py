@@ -368,6 +368,16 @@ def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arm
     assert found.users == 400
 
 
+def test_an_item_that_moves_to_the_top_of_the_lists_that_have_it_is_named():
+    def lift(_, own):
+        return sorted(own, key=lambda item: item != 13)
+
+    found = measure(Planted(1, lift), BEGINS, past()).explanation
+    assert found.sentence.startswith(
+        "87 of 800 users (11 %) get 1 item from the candidate that many more lists begin with than "
+    )
+
+
 @pytest.mark.parametrize("arm, kind, left", [(1, "missing", 0), (0, "cut_short", 5)])
 def test_a_second_fault_of_other_users_is_named_too(arm, kind, left):
     """A fifth of the users get one list from the candidate, and others get fewer items."""
