@@ -70,7 +70,7 @@ def choose_explanation(
         return None
     finding = current.finding
     if finding is None and all(_is_about(start, TRAITS_OF_LISTS_BEFORE_ALERTS) for start in starts):
-        return current
+        earlier = ()
     all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     may_be_training = finding is None or finding.kind.facts.looks_like_training
     if all_are_about_order and may_be_training:

@@ -369,11 +369,8 @@ def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arm
 
 
 def test_an_item_that_moves_to_the_top_of_the_lists_that_have_it_is_named():
-    def lift(_, own):
-        return sorted(own, key=lambda item: item != 13)
-
-    found = measure(Planted(1, lift), BEGINS, past()).explanation
-    assert found.sentence.startswith(
+    lift = Planted(1, lambda _, own: sorted(own, key=lambda item: item != 13))
+    assert measure(lift, BEGINS, past()).explanation.sentence.startswith(
         "87 of 800 users (11 %) get 1 item from the candidate that many more lists begin with than "
     )
 
@@ -469,10 +466,10 @@ def test_a_small_change_of_all_lists_is_named_for_all_users():
         assert ("mixed_in" in found.detail) is (change is mix_in)
 
 
-@pytest.mark.parametrize("last, is_shift", [(None, False), (-1, True)])
-def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift):
+@pytest.mark.parametrize("kept, is_shift", [(slice(1, None), False), (slice(-1), True)])
+def test_new_items_in_front_are_a_shift_only_if_the_others_moved(kept, is_shift):
     def put_in_front(_, own):
-        return [1000 + own[0], *own[1:]] if last is None else [1000 + own[0], *own[:last]]
+        return [1000 + own[0], *own[kept]]
 
     found = measure(Planted(1.0, put_in_front), BEGINS, past()).explanation
     told = "get 1 new item in front from the candidate: the others stand 1 place lower"
@@ -487,13 +484,7 @@ def test_four_users_with_one_popular_list_are_named_if_there_is_no_other_fault()
 
 
 def lists(text):
-    batch = reference.batch(pairs(text), 10)
-    return OwnLists(
-        former=batch.baseline,
-        former_lengths=batch.baseline_lengths,
-        present=batch.candidate,
-        present_lengths=batch.candidate_lengths,
-    )
+    return OwnLists.of_pairs(reference.batch(pairs(text), 10))
 
 
 def test_users_are_in_the_expected_bins():
