@@ -308,26 +308,21 @@ def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
     assert measure(healthy, BEGINS, half).explanation.finding is None
 
 
-def test_users_who_share_a_list_since_different_days_are_all_counted():
+def test_users_who_share_a_list_since_earlier_days_are_all_counted():
     """On each day next to nobody comes to share one, and the others have the list that they had the day before."""
-    fault = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS)
-    grown = past()
-    for day in range(BEGINS, BEGINS + 4):
-        lists = measure(fault, day, grown).lists
-        grown = after(grown, lists)
-    found = measure(fault, BEGINS + 4, grown).explanation
-    assert found.sentence.startswith(
-        "20 of 800 users (2 %) get one and the same list from the candidate: the most popular items."
-    )
-
-
-def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
-    fault = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
-    lists = measure(fault, BEGINS, past()).lists
-    found = measure(fault, BEGINS + 1, after(past(), lists)).explanation
-    assert found.sentence.startswith(
-        "8 of 800 users (1 %) get one and the same list from the candidate"
-    )
+    slow = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS)
+    sudden = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
+    for fault, days, concerned in [
+        (slow, 4, "20 of 800 users (2 %)"),
+        (sudden, 1, "8 of 800 users (1 %)"),
+    ]:
+        grown = past()
+        for day in range(days):
+            grown = after(grown, measure(fault, BEGINS + day, grown).lists)
+        found = measure(fault, BEGINS + days, grown).explanation
+        assert found.sentence.startswith(
+            f"{concerned} get one and the same list from the candidate: the most popular items."
+        )
 
 
 def test_a_fault_that_both_arms_show_is_named_without_earlier_lists():
@@ -375,10 +370,11 @@ def test_an_item_that_moves_to_the_top_of_the_lists_that_have_it_is_named():
     )
 
 
-@pytest.mark.parametrize("arm, kind, left", [(1, "missing", 0), (0, "cut_short", 5)])
+@pytest.mark.parametrize(
+    "arm, kind, left", [(Arm.CANDIDATE, "missing", 0), (Arm.BASELINE, "cut_short", 5)]
+)
 def test_a_second_fault_of_other_users_is_named_too(arm, kind, left):
     """A fifth of the users get one list from the candidate, and others get fewer items."""
-    arm = [*Arm][arm]
 
     class Two(Planted):
         def lists(self, shop, of_arm, day):
