@@ -300,7 +300,7 @@ def test_turned_lists_are_reported_as_a_change_of_the_first_items():
 def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
     lists = past().last_lists
     rows = np.arange(0, SHOP.users, 2)
-    arms = {arm: take_table(getattr(lists, arm), rows) for arm in ("baseline", "candidate")}
+    arms = {arm: take_table(getattr(lists, arm), rows) for arm in Arm}
     half = after(past(), replace(lists, **arms))
     for kind in [Kind.TRUNCATED, Kind.STALE]:
         assert not explain(draw_fault(kind, 5, begins=BEGINS), half)[1]
@@ -473,7 +473,7 @@ def test_new_items_in_front_are_a_shift_only_if_the_others_moved(kept, is_shift)
 
 
 def test_four_users_with_one_popular_list_are_named_if_there_is_no_other_fault():
-    found = measure(Planted(0.005, lambda *_: list(range(SHOP.k))), BEGINS, past()).explanation
+    found = measure(Planted(0.005, lambda *_: range(SHOP.k)), BEGINS, past()).explanation
     assert found.sentence.startswith(
         "4 of 800 users (0.5 %) get one and the same list from the candidate: the most popular items."
     )
