@@ -104,9 +104,9 @@ class Figures:
         if share.trait in MEASURED_TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
-        if row is None or not row.asked_of(share.arm):
+        asked = share.count_asked(row) if row else 0
+        if row is None or not asked:
             return None
-        asked = row.asked_of(share.arm)
         return Reading(share.count(row) / asked, asked, segment)
 
     def segments(self, rule: SeriesRule) -> set[str]:

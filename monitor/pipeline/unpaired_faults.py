@@ -74,7 +74,7 @@ def find_fault_since_run(
     respelled = find_respelled(scene, finding, names.name_item, ())
     if respelled is not None:
         fault = Fault(finding=respelled if shows_items else respelled.without_examples)
-    return None if fault is None else _count_all(fault, users)
+    return None if fault is None else _count_all(fault, users, scene)
 
 
 def find_fault_since_test(users: DividedSubset) -> Fault | None:
@@ -90,8 +90,8 @@ def find_fault_since_test(users: DividedSubset) -> Fault | None:
     is_known = batch.baseline_lengths > 0
     scene = _make_scene(users, is_known, (batch.baseline, batch.baseline_lengths), None)
     fault = None if scene is None else find_fault(scene)
-    if fault is not None:
-        return _count_all(fault, users)
+    if scene is not None and fault is not None:
+        return _count_all(fault, users, scene)
     return None if pre_test_lists is None else Fault(finding=pre_test_lists)
 
 
@@ -135,12 +135,24 @@ def find_pre_test_lists(users: DividedSubset, former: RecodedLists | None = None
     )
 
 
-def _count_all(fault: Fault, users: DividedSubset) -> Fault:
-    """Return the findings about the users in a scene as findings about all users of their arms."""
+def _count_all(fault: Fault, users: DividedSubset, scene: Scene) -> Fault:
+    """Return the findings about the users in a scene as findings about all users of their arms.
+
+    The affected users are counted from the finding's segment. It may be a larger part of an arm
+    than of the scene, which has equally many users of each arm.
+    """
 
     def count(finding: Finding) -> Finding:
-        compared = sum(len(users.rows(arm)) for arm in finding.arms)
-        return replace(finding, users=round(finding.share * compared), compared=compared)
+        in_segment = 0
+        for arm in finding.arms:
+            segments = {name: users.rows(arm, name) for name in users.segments}
+            in_segment += len(rows_of_segment(finding.segment, segments))
+        affected_share = finding.users / len(rows_of_segment(finding.segment, scene.segments))
+        return replace(
+            finding,
+            users=round(affected_share * in_segment),
+            compared=sum(len(users.rows(arm)) for arm in finding.arms),
+        )
 
     also = None if fault.also is None else count(fault.also)
     return replace(fault, finding=count(fault.finding), also=also)

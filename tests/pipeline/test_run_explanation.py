@@ -256,6 +256,7 @@ ALERTS = {
     "order": transition(metric="coverage", statistic="top_reversed(candidate)"),
     "unchanged": transition(metric="coverage", statistic="unchanged_list"),
     "rise": transition(direction=Direction.ABOVE),
+    "jump": transition(metric="coverage", statistic="exposure_jump(candidate)"),
 }
 RECALLED = """
 # this run    earlier runs                        alerts           recalled
@@ -264,6 +265,7 @@ stale 40 0.1  noise 40 1                          unchanged        -
 -             reordered 1 0.1, reordered 40 0.1   order            1
 -             reordered 40 0.1                    order unchanged  -
 -             items_gone 40 0.1                   unchanged        0
+-             items_gone 40 1                     jump             -
 -             identical 40 -                      unchanged        -
 -             identical 40 -                      rise             0
 # A fault is the only reason why users get the same list, however few users they are.

@@ -108,6 +108,7 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
     # In DE the baseline has no compared user.
     for name in ("self_gap", "far_gap"):
         assert found["country=DE", f"{name}(overlap)"].mean is None
+    assert replace(learned, segment="country=DE").show_for_people([0.1], figures) == [None]
     assert found["country=UK", "self_gap(overlap)"].mean == 0.5
     everybody = result.coverage.all
     assert (everybody.asked, everybody.paired, everybody.comparable) == (6, 5, 5)

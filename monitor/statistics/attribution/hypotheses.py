@@ -101,8 +101,9 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
     """Return the share of the users whose lists had an item more than once."""
     for row in scene.coverage:
-        if row.segment == ALL and row.asked:
-            return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
+        asked = row.asked_of(arm)
+        if row.segment == ALL and asked:
+            return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / asked
     return 0.0
 
 
