@@ -50,7 +50,7 @@ SOURCE_GRACE_S = 2.0
 
 
 @immutable
-class Arms:
+class ComparisonSources:
     """The opened sources of one comparison.
 
     - ``dimensions`` are the columns of the users' source from which segments are made.
@@ -80,7 +80,7 @@ class Arms:
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
-    unpaired: UnpairedArms | None = None
+    unpaired: UnpairedSources | None = None
 
     def hide_ids(self, users: UserBatch) -> UserBatch:
         """Replace the users' ids by pseudonyms, if the comparison uses pseudonyms."""
@@ -101,7 +101,7 @@ class Arms:
 
 
 @immutable
-class UnpairedArms:
+class UnpairedSources:
     """The sources that only an unpaired comparison has. Its users have the column `ARM_COLUMN`.
 
     - ``lists`` gives the current lists of each arm. If the sources are joined, they are not used.
@@ -140,7 +140,7 @@ class SlotContext:
     """What each step of a run in one slot needs."""
 
     comparison: Comparison
-    arms: Arms
+    sources: ComparisonSources
     slot: datetime
     memory: Memory
     stopwatch: Stopwatch
@@ -204,31 +204,31 @@ def join_all(context: SlotContext, source: ports.JoinedSource) -> Iterator[Sourc
 
     Raises SourceError if the source fails.
     """
-    arms = context.arms
+    sources = context.sources
     measuring = context.comparison.measuring
     request = JoinRequest(
         k=measuring.k,
         slot=context.slot,
         timeout_s=max(context.seconds_left(), _LEAST_TIMEOUT_S),
         max_segment_values=measuring.max_segment_values,
-        shows_examples=arms.pseudonyms is None,
+        shows_examples=sources.pseudonyms is None,
     )
     deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    weights, relevance = _ask_weights_and_relevance(arms, context.slot)
+    weights, relevance = _ask_weights_and_relevance(sources, context.slot)
     with source.read(request) as joined:
         errors = [call.wait(deadline, late_message) for call in (weights, relevance)]
         unread_inputs = list(filter(None, errors))
         append_new(unread_inputs, joined.unread_inputs)
-        append_new(unread_inputs, arms.describe_unreadable(relevance.unreadable))
+        append_new(unread_inputs, sources.describe_unreadable(relevance.unreadable))
 
         def add_unreadable() -> None:
             # Only after the last user, the source has found all values that it cannot read.
-            append_new(unread_inputs, arms.describe_unreadable(joined.unreadable))
+            append_new(unread_inputs, sources.describe_unreadable(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
-                hidden = arms.hide_ids(batch)
+                hidden = sources.hide_ids(batch)
                 yield replace(hidden, weights=weights.answer, relevance=relevance.answer)
             add_unreadable()
 
@@ -253,7 +253,7 @@ def join_all(context: SlotContext, source: ports.JoinedSource) -> Iterator[Sourc
 
 def draw_panel(
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     slot: datetime,
     timeout_s: float,
 ) -> Panel:
@@ -261,12 +261,14 @@ def draw_panel(
     late_message = (
         f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     )
-    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late_message)
-    if arms.pseudonyms is None or comparison.measuring.sample is None:
+    table = ask_in_time(
+        partial(sources.users.users, slot, sources.dimensions), timeout_s, late_message
+    )
+    if sources.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
     # A draw depends on the ids. The users whose lists are stored are drawn by pseudonyms, so the
     # panel is drawn by pseudonyms too.
-    pseudonyms = arms.pseudonyms.hide(table.users)
+    pseudonyms = sources.pseudonyms.hide(table.users)
     panel = draw_users(replace(table, users=pseudonyms), comparison, slot)
     users = table.users[find_users(panel.users, pseudonyms)]
     return replace(panel, users=users, unreadable=table.unreadable)
@@ -274,7 +276,7 @@ def draw_panel(
 
 def pull_all(
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     panel: Panel,
     slot: datetime,
     timeout_s: float,
@@ -286,14 +288,14 @@ def pull_all(
     source fails or is late, a sentence in ``unread_inputs`` says so.
     """
     measuring = comparison.measuring
-    request = _make_request(comparison, arms, panel, slot, timeout_s)
+    request = _make_request(comparison, sources, panel, slot, timeout_s)
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
 
     # All calls begin before the first wait, so that the answers are from the same moment.
-    calls, second_baseline = _ask_for_lists(comparison, arms, request)
-    weights, relevance = _ask_weights_and_relevance(arms, slot)
+    calls, second_baseline = _ask_for_lists(comparison, sources, request)
+    weights, relevance = _ask_weights_and_relevance(sources, slot)
     pulls = {}
     for arm, call in calls.items():
         call.wait(deadline, late_message)
@@ -316,7 +318,7 @@ def pull_all(
         relevance=relevance.answer,
         second_baseline=second_baseline.answer,
     )
-    users = arms.hide_ids(users)
+    users = sources.hide_ids(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         last_pull = Pull(rankings=memory.last_lists.baseline, failures={})
         users = replace(users, second_baseline=last_pull)
@@ -336,7 +338,7 @@ def pull_all(
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        unread_inputs=[*filter(None, sentences), *arms.describe_unreadable(unreadable)],
+        unread_inputs=[*filter(None, sentences), *sources.describe_unreadable(unreadable)],
         doubts=doubts,
         arrival_gaps=arrival_gaps,
         weights=weights.answer,
@@ -348,7 +350,7 @@ def pull_all(
 
 def _make_request(
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     panel: Panel,
     slot: datetime,
     timeout_s: float,
@@ -366,7 +368,7 @@ def _make_request(
         slot=slot,
         timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
         together="\0".join(order_seed),
-        on_progress=arms.on_progress,
+        on_progress=sources.on_progress,
         # A run that begins again after an interruption uses stored answers, if they are not older
         # than the longest run.
         answers_valid_s=measuring.deadline.total_seconds(),
@@ -382,32 +384,37 @@ def ask_in_time(read: Callable[[], _T], timeout_s: float, late_message: str) -> 
 
 
 def _ask_for_lists(
-    comparison: Comparison, arms: Arms, request: PullRequest
+    comparison: Comparison, sources: ComparisonSources, request: PullRequest
 ) -> tuple[dict[Arm, AskedSource[Pull]], AskedSource[Pull]]:
     """Ask both arms for lists, and ask for the second lists of the noise floor."""
     calls: dict[Arm, AskedSource[Pull]] = {}
-    sources = (arms.baseline, arms.candidate)
-    for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
-        answers_path = arms.answers_path(request.slot, name)
+    for arm, source, name in zip(
+        Arm, (sources.baseline, sources.candidate), comparison.arms, strict=True
+    ):
+        answers_path = sources.answers_path(request.slot, name)
         pull = methodcaller("pull", replace(request, what=arm, answers_path=answers_path))
-        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.error_text)
+        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, sources.error_text)
     floor_request = replace(
         request,
         what="noise floor",
-        answers_path=arms.answers_path(request.slot, "noise floor"),
+        answers_path=sources.answers_path(request.slot, "noise floor"),
         # A cache would return the baseline's first lists again, and the noise floor would be 0.
         is_uncached=comparison.measuring.noise_floor is NoiseFloor.SERVE,
     )
     pull = methodcaller("pull", floor_request)
-    return calls, AskedSource("noise_floor", arms.second_baseline, pull, arms.error_text)
+    return calls, AskedSource("noise_floor", sources.second_baseline, pull, sources.error_text)
 
 
 def _ask_weights_and_relevance(
-    arms: Arms, slot: datetime
+    sources: ComparisonSources, slot: datetime
 ) -> tuple[AskedSource[ItemWeights], AskedSource[RelevanceTable]]:
     return (
-        AskedSource("item_weights", arms.weights, methodcaller("weights", slot), arms.error_text),
-        AskedSource("relevance", arms.relevance, methodcaller("relevance", slot), arms.error_text),
+        AskedSource(
+            "item_weights", sources.weights, methodcaller("weights", slot), sources.error_text
+        ),
+        AskedSource(
+            "relevance", sources.relevance, methodcaller("relevance", slot), sources.error_text
+        ),
     )
 
 
