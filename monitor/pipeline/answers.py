@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 
 from monitor.alerts.rule_evaluation import segments_of
-from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
@@ -66,13 +65,12 @@ def open_answers(context: SlotContext) -> Iterator[SourceAnswers]:
         elif sample is not None and sample.stops_early:
             answers = pull_until_certain(context, panel)
         else:
-            answers = _pull_panel(context, sources, panel, context.seconds_left())
+            answers = _pull_panel(context, sources, panel)
     yield answers
 
 
-def _pull_panel(
-    context: SlotContext, sources: ComparisonSources, panel: Panel, timeout_s: float
-) -> SourceAnswers:
+def _pull_panel(context: SlotContext, sources: ComparisonSources, panel: Panel) -> SourceAnswers:
+    timeout_s = context.seconds_left()
     return pull_all(context.comparison, sources, panel, context.slot, timeout_s, context.memory)
 
 
@@ -97,7 +95,7 @@ def _pull_arms(context: SlotContext, unpaired: UnpairedSources, panel: Panel) ->
         # the current list, even for users of the baseline.
         sources = replace(sources, baseline=earlier_lists, candidate=unpaired.lists[arm])
         arm_panel = cut_panel(panel_of_both_arms, rows_of_arm[arm])
-        return _pull_panel(context, sources, arm_panel, context.seconds_left())
+        return _pull_panel(context, sources, arm_panel)
 
     baseline_answers = pull_arm(Arm.BASELINE, context.sources)
     unread_inputs = baseline_answers.unread_inputs
@@ -155,7 +153,6 @@ def pull_until_certain(context: SlotContext, panel: Panel) -> SourceAnswers:
     scores of the earlier rounds have been computed. See also `pull_all`.
     """
     sources = context.sources
-    deadline = Deadline.after(context.seconds_left())
     users_after_round = round_ends(len(panel))  # the number of users asked so far, by round
     seed = (context.comparison.measuring.seed, int(context.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
@@ -165,7 +162,7 @@ def pull_until_certain(context: SlotContext, panel: Panel) -> SourceAnswers:
 
     def pull_round(start: int, end: int, sources: ComparisonSources) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return _pull_panel(context, sources, part, deadline.remaining_s)
+        return _pull_panel(context, sources, part)
 
     answers = pull_round(0, users_after_round[0], sources)
     first_batches = answers.batches
