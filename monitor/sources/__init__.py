@@ -6,6 +6,7 @@ Each kind is a folder that declares a `SourceKind`. Opening a source does no I/O
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
@@ -63,7 +64,7 @@ def _from_kinds(role: _Role) -> Callable[[type[_T]], type[_T]]:
     return with_kinds(SOURCES, options)
 
 
-@_from_kinds(lambda kind: kind.lists)
+@_from_kinds(attrgetter("lists"))
 class SourceOptions(OneOf):
     """The source of one arm's lists. Set exactly one of these keys."""
 
@@ -78,17 +79,17 @@ class SourceOptions(OneOf):
         return SOURCES[self.kind].is_live(self.kind_options)
 
 
-@_from_kinds(lambda kind: kind.item_weights)
+@_from_kinds(attrgetter("item_weights"))
 class ItemWeightsOptions(OneOf):
     """The source of item weights. Set exactly one of these keys."""
 
 
-@_from_kinds(lambda kind: kind.item_titles)
+@_from_kinds(attrgetter("item_titles"))
 class ItemTitlesOptions(OneOf):
     """The source of item titles. Set exactly one of these keys."""
 
 
-@_from_kinds(lambda kind: kind.relevance)
+@_from_kinds(attrgetter("relevance"))
 class RelevanceOptions(OneOf):
     """The source of the items that users found relevant, such as purchases.
 
@@ -163,7 +164,7 @@ SegmentColumns = Annotated[
 ]
 
 
-@_from_kinds(lambda kind: kind.users)
+@_from_kinds(attrgetter("users"))
 class UsersOptions(OneOf):
     """The users whose lists a run requests, and their segments.
 
@@ -207,7 +208,7 @@ def _all_users(baseline: SourceOptions) -> Options:
         return all_users(baseline.kind_options)
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
     instead = " or ".join(
-        f"users.{kind}" for kind in _readers(lambda kind: kind.users) if SOURCES[kind].is_pulled
+        f"users.{kind}" for kind in _readers(attrgetter("users")) if SOURCES[kind].is_pulled
     )
     raise ConfigError(
         f"needs a baseline from {able}, because {baseline.kind} cannot list its users: "
@@ -259,18 +260,18 @@ def _open(role: _Role, options: OneOf) -> Any:  # noqa: ANN401 - the port of the
 
 
 # Each of these functions raises ConfigError if a driver is not installed.
-open_source: Callable[[SourceOptions], Source] = partial(_open, lambda kind: kind.lists)
-open_assigned: Callable[[UsersOptions], AssignmentSource] = partial(_open, lambda kind: kind.users)
+open_source: Callable[[SourceOptions], Source] = partial(_open, attrgetter("lists"))
+open_assigned: Callable[[UsersOptions], AssignmentSource] = partial(_open, attrgetter("users"))
 open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(
-    _open, lambda kind: kind.item_weights
+    _open, attrgetter("item_weights")
 )
 open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(
-    _open, lambda kind: kind.item_titles
+    _open, attrgetter("item_titles")
 )
 open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(
-    _open, lambda kind: kind.relevance
+    _open, attrgetter("relevance")
 )
-open_outcomes: Callable[[UsersOptions], OutcomeSource] = partial(_open, lambda kind: kind.outcomes)
+open_outcomes: Callable[[UsersOptions], OutcomeSource] = partial(_open, attrgetter("outcomes"))
 
 
 def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
@@ -280,7 +281,7 @@ def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
         ConfigError: All users of the baseline are asked, but the baseline cannot list its users.
     """
     kind, user_options = _users_of(options, baseline)
-    opened: UserSource = _open_kind(lambda source: source.users, kind, user_options)
+    opened: UserSource = _open_kind(attrgetter("users"), kind, user_options)
     return opened
 
 
