@@ -281,6 +281,8 @@ def test_the_urgency_of_a_page_is_that_of_its_alert():
         counts_no_users = {
             *of_prometheus,
             *(CONDITION_ALERTS[each] for each in UNPAIRED_CONDITIONS),
+            "FewerUsers",
+            "BaselineFewerUsers",
         }
         assert (URGENT in page) is (severity == "warning" and name not in counts_no_users), name
 
