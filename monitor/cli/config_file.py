@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from monitor.settings.configuration import Settings
     from monitor.settings.yaml_document import YamlDocument
 
-_SOON = timedelta(days=14)
+_EXPIRES_SOON = timedelta(days=14)
 _FEW_USERS = 3
 config_commands = typer.Typer(
     cls=CommandGroup,
@@ -205,7 +205,7 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
             )
             if ends is not None and ends <= now:
                 raise ConfigError(f"{certificate} expired at {format_second(ends)}: renew it")
-            if ends is not None and ends <= now + _SOON:
+            if ends is not None and ends <= now + _EXPIRES_SOON:
                 yield f"{certificate} expires at {format_second(ends)}: renew it"
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:

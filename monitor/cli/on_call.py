@@ -54,7 +54,7 @@ _STATE_COLUMNS = (
 _TRANSITION_COLUMNS = (
     "slot comparison alert segment from_state to_state value> threshold> users> reason"
 )
-_REASONS = 4  # how many reasons are listed for the quiet alerts of a comparison
+_MOST_REASONS = 4  # how many reasons are listed for the quiet alerts of a comparison
 
 alerts_app = typer.Typer(
     cls=ListingGroup,
@@ -179,8 +179,8 @@ def _quiet_lines(states: Sequence[AlertState], configured: Sequence[str]) -> lis
         if name not in configured:
             lines.append(f"{name}: not watched, because it is not in the configuration")
             continue
-        parts = [f"{count:,} {reason}" for reason, count in reasons.most_common(_REASONS)]
-        if len(reasons) > _REASONS:
+        parts = [f"{count:,} {reason}" for reason, count in reasons.most_common(_MOST_REASONS)]
+        if len(reasons) > _MOST_REASONS:
             parts.append("...")
         lines.append(f"{name}: {reasons.total():,} quiet ({'; '.join(parts)})")
     return lines

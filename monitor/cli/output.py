@@ -46,9 +46,9 @@ USAGE_EXIT = 64
 INTERNAL_EXIT = 70
 
 _LEAST_TEXT = 40  # columns of a terminal for a text that is broken into lines
-_GAP = 2
+_COLUMN_GAP = 2
 # larger numbers are written in short form, because evidence of learned rules can be huge
-_LARGE = 1e4
+_LEAST_SHORT_FORM = 1e4
 _STYLES = {
     "ok": "green",
     "quiet": "green",
@@ -158,7 +158,7 @@ def print_table(
     for number, name in enumerate(names):
         widths.append(max([cell_len(name), *(cell_len(row[number]) for row in cells)]))
     is_terminal = sys.stdout.isatty()
-    least_width = sum(widths[:-1]) + _GAP * (len(widths) - 1) + min(widths[-1], _LEAST_TEXT)
+    least_width = sum(widths[:-1]) + _COLUMN_GAP * (len(widths) - 1) + min(widths[-1], _LEAST_TEXT)
     is_narrow = is_terminal and least_width > shutil.get_terminal_size().columns
     if is_terminal and not is_narrow:
         _draw_on_terminal(names, are_numbers, cells)
@@ -172,7 +172,7 @@ def print_table(
         for cell, width, is_number in zip(row, widths, are_numbers, strict=False):
             blanks = " " * (width - cell_len(cell))
             padded = blanks + cell if is_number else cell + blanks
-            line += padded + " " * _GAP
+            line += padded + " " * _COLUMN_GAP
         if is_below and row[-1] != "-":
             line = f"{line.rstrip()}\n    {row[-1]}"
         sys.stdout.write(f"{line.rstrip()}\n")
@@ -266,7 +266,7 @@ def write_cell(value: object) -> str:
     if isinstance(value, datetime):
         return format_second(value)
     if isinstance(value, float):
-        return write_number(value) if abs(value) < _LARGE else f"{value:.4g}"
+        return write_number(value) if abs(value) < _LEAST_SHORT_FORM else f"{value:.4g}"
     if isinstance(value, (list, tuple)):
         return " ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 
 PINGS_S = 3.0
 """The time limit for sending pending pings when the daemon stops."""
-LATELY = timedelta(hours=1)
+DEAD_LATELY = timedelta(hours=1)
 """Metrics count the deliveries that became dead within this time."""
 _answer_folder = cache(AnswerFolder)  # the comparisons of a family share one folder
 
@@ -166,7 +166,9 @@ def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) 
     """
     outbox = store.outbox
     publisher.show_deliveries(
-        outbox.waiting(now), outbox.waiting(now, held=True), outbox.given_up(since=now - LATELY)
+        outbox.waiting(now),
+        outbox.waiting(now, held=True),
+        outbox.given_up(since=now - DEAD_LATELY),
     )
 
 
@@ -240,10 +242,10 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
     Without ``assignments``, the log of served lists also says which users are assigned.
     """
     listed = {}
-    log = None
+    served_log = None
     served = None
     if options.assignments is None:
-        log = open_log(options.lists_before, options.lists_of(*Arm), options.assigned)
+        served_log = open_log(options.lists_before, options.lists_of(*Arm), options.assigned)
     else:
         listed = dict.fromkeys(Arm, open_users(options.served_since, options.log))
         served = open_users(options.served_users, options.log)
@@ -260,7 +262,7 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
         outcomes=outcomes,
         listed=listed,
         served=served,
-        log=log,
+        log=served_log,
     )
 
 

@@ -63,7 +63,7 @@ def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_pat
             ended.wait(60)
             results.append(finish(*arguments, **options))
 
-        for name in ("STORING", "DATABASE_WAIT"):
+        for name in ("STORING_TIME", "DATABASE_WAIT"):
             monkeypatch.setattr(jobs, name, timedelta(0))
         monkeypatch.setattr(store.runs, "finish", hang)
         watched.let_pass(HOUR)

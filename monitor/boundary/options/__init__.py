@@ -54,8 +54,8 @@ _T = TypeVar("_T")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_LONGEST = timedelta(days=36500)
-_LONGEST_TEXT = 1000
+_LONGEST_DURATION = timedelta(days=36500)
+_LONGEST_DURATION_CHARS = 1000
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
@@ -93,12 +93,16 @@ def parse_duration(value: object) -> timedelta:
     """
     if isinstance(value, timedelta):
         return value
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not _DURATION.fullmatch(value):
+    if (
+        not isinstance(value, str)
+        or len(value) > _LONGEST_DURATION_CHARS
+        or not _DURATION.fullmatch(value)
+    ):
         raise ValueError(
             "not a duration: write a number with its unit, such as 30s, 15m, 1h30m or 7d"
         )
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    if seconds > _LONGEST.total_seconds():
+    if seconds > _LONGEST_DURATION.total_seconds():
         raise ValueError("must be at most 36500d")
     return timedelta(seconds=seconds)
 

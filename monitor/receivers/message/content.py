@@ -62,12 +62,12 @@ _LONGEST_SENTENCE = 400
 _LONGEST_CAUSE = 3 * _LONGEST_SENTENCE
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
-_CANCELLED = 3.0
+_MOST_CANCELLED = 3.0
 _LEAST_PART_OF_DROP = 0.005  # smaller parts of a drop are left out
 _LEAST_AMOUNT = 0.00005  # the smallest amount that is not 0.0000
 _ONLY_HERE = "only here"
-_NAMED = 12
-_NAMED_SEGMENTS = 3
+_MOST_NAMED_ALERTS = 12
+_MOST_NAMED_SEGMENTS = 3
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 500
 _LONGEST_REASON = 800
@@ -394,10 +394,10 @@ def _count_alerts(changes: Iterable[Transition]) -> str:
         by_alert.setdefault(change.alert, []).append(change)
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     by_extent: dict[str, list[str]] = {}
-    for alert, of_alert in ranked[:_NAMED]:
+    for alert, of_alert in ranked[:_MOST_NAMED_ALERTS]:
         by_extent.setdefault(_write_extent(of_alert), []).append(clean(alert, _LONGEST_NAME))
     named = "; ".join(f"{', '.join(names)} ({extent})" for extent, names in by_extent.items())
-    return named + _and_others(len(ranked) - _NAMED)
+    return named + _and_others(len(ranked) - _MOST_NAMED_ALERTS)
 
 
 def _and_others(alerts: int) -> str:
@@ -473,7 +473,7 @@ def _write_extent(changes: Sequence[Transition]) -> str:
     if ALL in segments:
         parts.append("all users")
         del segments[ALL]
-    first_segments = sorted(islice(segments, _NAMED_SEGMENTS))
+    first_segments = sorted(islice(segments, _MOST_NAMED_SEGMENTS))
     names = [clean(segment, _LONGEST_NAME) for segment in first_segments]
     if len(segments) == 1:
         parts.append(names[0])
@@ -538,7 +538,7 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     # If large parts cancel each other out, the drop is small. Then shares of the drop would
     # mislead.
     largest = max((abs(cause.amount) for cause in explanation.causes), default=0.0)
-    is_shared = drop > 0 and largest <= _CANCELLED * drop
+    is_shared = drop > 0 and largest <= _MOST_CANCELLED * drop
     least = _LEAST_PART_OF_DROP * drop if is_shared else _LEAST_AMOUNT
     shares = []
     for cause in explanation.causes:

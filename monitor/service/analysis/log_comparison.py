@@ -17,7 +17,7 @@ from monitor.service.composition import open_wiring
 from monitor.settings.loader import parse_settings
 from monitor.sources.file import FileSourceOptions
 
-_NAME = "log"
+_COMPARISON_NAME = "log"
 
 
 @immutable
@@ -63,7 +63,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
         "outcomes": list(test.outcomes),
     }
     comparison = {
-        "name": _NAME,
+        "name": _COMPARISON_NAME,
         "every": "1d",
         "k": k,
         "metrics": list(metrics),
@@ -72,11 +72,11 @@ def compare_log(  # noqa: PLR0913 - the options of the command
     }
     text = yaml.safe_dump({"comparisons": [comparison]})
     watched = open_wiring(parse_settings(text, name="--unpaired", base_dir=Path.cwd())).watched[
-        _NAME
+        _COMPARISON_NAME
     ]
     claim = Claim(
         run_id=0,
-        comparison=_NAME,
+        comparison=_COMPARISON_NAME,
         slot=now,
         owner="",
         attempt=1,

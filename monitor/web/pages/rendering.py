@@ -28,11 +28,11 @@ from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
 
-_MINUTE = 60
-_HOUR = 3600
-_DAY = 86_400
+_MINUTE_S = 60
+_HOUR_S = 3600
+_DAY_S = 86_400
 _MOST_SEGMENTS = 12
-_COLORS = 8  # the style sheet has so many colors for series
+_SERIES_COLORS = 8  # the style sheet has so many colors for series
 
 
 def render(template: str, **values: object) -> str:
@@ -122,7 +122,7 @@ def coverage_chart(page: ComparisonPage) -> Markup:
             shares_by_run.append(users / max(1, row.asked))
         name = ": ".join(arm_and_reason)
         shares[name] = shares_by_run
-        key_class = f"key s{number % _COLORS}"
+        key_class = f"key s{number % _SERIES_COLORS}"
         legend.append(element("span", f"{name}, {shares_by_run[-1]:.1%} now", class_=key_class))
     label = "users without a list, or with an imperfect one"
     chart = draw_stack(slots, shares, label=label)
@@ -194,7 +194,7 @@ def show_duration(seconds: float | None) -> str:
     """Write a duration in the largest unit that it contains at least twice."""
     if seconds is None:
         return "never"
-    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+    for size, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(0, seconds):.0f} s"
@@ -355,7 +355,7 @@ def _templates() -> jinja2.Environment:
     }
     environment.globals |= {
         "presentation": presentation,
-        "texts": unpaired,
+        "unpaired_texts": unpaired,
         "unpaired_tables": unpaired_presentation,
         "series_chart": series_chart,
         "distribution_chart": distribution_chart,

@@ -14,7 +14,7 @@ from monitor.model.runs import Evidence, EvidenceKind, FinishedRun, Run, Summary
 from monitor.model.statistics import arm_of_scores
 from monitor.web.pages.site import AbsentPageError, PageRequest, Site, require_slot
 
-RUNS = 200
+MOST_HISTORY_RUNS = 200
 _MOST_SIMILAR_USERS = 6
 
 
@@ -184,7 +184,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     pages = site.store.pages
     lists = pages.user_lists(run.id, user)
     slot = run.slot
-    history = pages.user_scores(name, user, until=slot, runs=RUNS)
+    history = pages.user_scores(name, user, until=slot, runs=MOST_HISTORY_RUNS)
     if lists is None and not history:
         raise AbsentPageError(
             f"no list and no score of user {user} is stored up to the run of {name} at "
