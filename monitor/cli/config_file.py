@@ -147,7 +147,8 @@ def _try_database(settings: Settings) -> _TriedDatabase:
 
 def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
     """Print what is good to know before the daemon starts: the database and warnings."""
-    from monitor.storage import describe_file_readers, parse_url
+    from monitor.storage import parse_url
+    from monitor.storage.sqlite_file import describe_file_readers
 
     if database.problem is None:
         print_line(f"database: {write_database(database.place, database.schema)}")

@@ -23,7 +23,8 @@ from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.receivers import RunPings, open_receivers
+from monitor.receivers import open_receivers
+from monitor.receivers.pings import RunPings
 from monitor.service.runner import WatchedComparison
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key

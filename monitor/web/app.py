@@ -35,10 +35,16 @@ from monitor.web.forms import (
     read_form,
     require_user,
 )
-from monitor.web.pages import MENU, PAGES, AbsentPageError, Page, PageRequest, Site
+from monitor.web.pages import MENU, PAGES, Page, PageRequest, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_query
 from monitor.web.pages.rendering import read_static, render
-from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
+from monitor.web.pages.site import (
+    AbsentPageError,
+    ForbiddenError,
+    SlowPageError,
+    UnanswerableError,
+    alert_url,
+)
 from monitor.web.server import (
     CLIENT_NAME,
     IS_AUTHENTICATED,

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from factories import HOUR, MINUTE, SLOT, comparison, coverage_rule, rule, transition
 from monitor.alerts.incidents import (

@@ -10,8 +10,7 @@ from factories import DAY, HOUR, MINUTE, SECOND
 from logs import captured
 from monitor.model.runs import RunStatus
 from monitor.service import runner
-from monitor.service.daemon import jobs
-from monitor.service.daemon import scheduler as scheduler_module
+from monitor.service.daemon import jobs, scheduler as scheduler_module
 from monitor.service.daemon.scheduler import SILENT_S, JobPlan
 from monitor.service.daemon.threads import Places, Ticket, next_runs, took_whole_deadline
 from monitor.settings.schedule import Every

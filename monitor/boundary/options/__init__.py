@@ -7,13 +7,12 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -21,7 +20,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Field,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -29,14 +27,12 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
-    create_model,
     field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from monitor.boundary.files import read_bounded
 from monitor.boundary.options.problems import (
     KeyPath,
     Partial,

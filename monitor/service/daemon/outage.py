@@ -19,7 +19,8 @@ from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
 from monitor.model.rules import RuleKind, Severity
-from monitor.storage import SqlStore, describe_file_readers
+from monitor.storage import SqlStore
+from monitor.storage.sqlite_file import describe_file_readers
 
 CALM_S = 60.0
 """If an outage begins sooner after the last one, both are treated as one outage."""
