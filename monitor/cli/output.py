@@ -6,14 +6,12 @@ Tables and JSON lines go to standard output. Errors and progress go to standard 
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -23,6 +21,7 @@ import typer
 from monitor.boundary.redaction import escape_controls
 from monitor.model.errors import describe_fault
 from monitor.model.instants import format_second
+from monitor.texts.wording import write_cell, write_number
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -253,32 +252,19 @@ def cells_of(
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles of the columns, and a row of texts for each object."""
     keys = columns.replace(">", "").split()
-    rows = [[write_cell(record.get(key)) for key in keys] for record in objects]
+    rows = [[table_cell(record.get(key)) for key in keys] for record in objects]
     return [column.replace("_", " ") for column in columns.split()], rows
 
 
-def write_cell(value: object) -> str:
+def table_cell(value: object) -> str:
     """Return a value as the text of a table cell."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, datetime):
-        return format_second(value)
-    if isinstance(value, float):
-        return write_number(value) if abs(value) < _LEAST_SHORT_FORM else f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, float) and abs(value) >= _LEAST_SHORT_FORM:
+        return f"{value:.4g}"
+    return write_cell(value, format_second)
 
 
 def _one_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n")
-
-
-def write_number(value: float | None, digits: int = 4) -> str:
-    """Return a score for a table, or ``-`` if there is none."""
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def progress_bar() -> Progress:

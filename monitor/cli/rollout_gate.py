@@ -23,7 +23,6 @@ from monitor.cli.output import (
     report_internal,
     report_unwritten,
     require_writable,
-    write_number,
     write_page,
     write_whole,
 )
@@ -38,6 +37,7 @@ from monitor.cli.parameters import (
 )
 from monitor.model.errors import ConfigError, InputError, MonitorError
 from monitor.model.instants import format_second
+from monitor.texts.wording import write_number
 
 if TYPE_CHECKING:
     from markupsafe import Markup

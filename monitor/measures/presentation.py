@@ -18,7 +18,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.runs import ArmScore, Run
 from monitor.model.unpaired import ArmGap
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_number
 
 SHOWN_SEGMENTS = 8
 """At most this many segments of the dimension that explains most of the drop are shown."""
@@ -205,18 +205,13 @@ def arm_table(scores: Iterable[ArmScore], gaps: Iterable[ArmGap]) -> TextTable:
         scores_by_row.setdefault((score.segment, score.metric), {})[score.arm] = score
     rows = []
     for key, score_of in scores_by_row.items():
-        values = [number_cell(score_of[arm].value) if arm in score_of else "-" for arm in Arm]
+        values = [write_number(score_of[arm].value) if arm in score_of else "-" for arm in Arm]
         counts = dict.fromkeys(f"{score_of[arm].n:,}" for arm in Arm if arm in score_of)
         row = [*key, *values, " / ".join(counts)]
         if adjusted:
             row.insert(-1, adjusted.get(key, "-"))
         rows.append(tuple(row))
     return TextTable(title="Each arm", columns=tuple(columns), rows=tuple(rows))
-
-
-def number_cell(value: float | None) -> str:
-    """Write a figure for a column of a table."""
-    return "-" if value is None else f"{value:.4f}"
 
 
 @lru_cache(maxsize=4096)

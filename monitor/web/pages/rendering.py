@@ -24,6 +24,7 @@ from monitor.texts import unpaired
 from monitor.texts.conditions import write_health, write_other_value
 from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
+from monitor.texts.wording import write_cell, write_number
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -52,7 +53,7 @@ def series_chart(page: ComparisonPage) -> Markup:
     """Draw the metric over time. Each point links to the page of its run."""
     points = []
     for run in page.points:
-        note = f"{show_instant(run.slot)}: {show_number(run.mean)}"
+        note = f"{show_instant(run.slot)}: {write_number(run.mean)}"
         if run.status != "ok":
             note += f" ({run.status})"
         is_below_normal = run.low is not None and run.mean is not None and run.mean < run.low
@@ -145,7 +146,7 @@ def drop_chart(explanation: Explanation) -> Markup:
 
 
 def _total_bar(name: str, amount: float) -> Bar:
-    return Bar(name=name, amount=amount, figure=show_number(amount), kind="total")
+    return Bar(name=name, amount=amount, figure=write_number(amount), kind="total")
 
 
 def segment_chart(explanation: Explanation) -> Markup:
@@ -179,15 +180,10 @@ def user_chart(
     points = []
     for run in history:
         score = run.scores.get(metric)
-        note = f"{show_instant(run.slot)}: {show_number(score)}"
+        note = f"{show_instant(run.slot)}: {write_number(score)}"
         url = addresses.user_url(name, user, run.slot)
         points.append(Point(at=run.slot, value=score, note=note, link=url))
     return draw_series(points, label=f"{metric} of this user over {len(points)} runs")
-
-
-def show_number(value: float | None) -> str:
-    """Write a score with four decimals, or a hyphen."""
-    return "-" if value is None else f"{value:.4f}"
 
 
 def show_duration(seconds: float | None) -> str:
@@ -247,21 +243,8 @@ def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
     getters = [*map(attrgetter, names)]
     rows = []
     for value in objects:
-        rows.append(tuple(_write_cell(getter(value)) for getter in getters))
+        rows.append(tuple(write_cell(getter(value), show_instant) for getter in getters))
     return rows
-
-
-def _write_cell(value: object) -> str:
-    """Write a value of a table cell."""
-    if value is None:
-        return "-"
-    if isinstance(value, datetime):
-        return show_instant(value)
-    if isinstance(value, float):
-        return show_number(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return str(value)
 
 
 def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
@@ -273,13 +256,13 @@ def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
         if state.state is State.QUIET and not state.is_judged:
             shown_state = "not judged"
         # Without a value, nothing was compared with the limit.
-        limit = "-" if state.value is None else show_number(state.threshold)
+        limit = "-" if state.value is None else write_number(state.threshold)
         rows.append(
             (
                 state.alert,
                 state.segment,
                 shown_state,
-                show_number(state.value),
+                write_number(state.value),
                 limit,
                 show_instant(state.judged_slot),
                 state.reason,
@@ -312,7 +295,7 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
             summary.value("p50"),
             summary.n,
         )
-        rows.append(tuple(map(_write_cell, cells)))
+        rows.append(tuple(write_cell(cell, show_instant) for cell in cells))
     return rows
 
 
@@ -346,7 +329,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": show_number,
+        "number": write_number,
         "duration": show_duration,
         "instant": show_instant,
         "count": "{:,}".format,
