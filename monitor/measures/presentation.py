@@ -15,7 +15,7 @@ from monitor.model.explanation import (
     UserGroup,
 )
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL, Arm, ranks_by_item
 from monitor.model.runs import ArmScore, Run
 from monitor.model.unpaired import ArmGap
 from monitor.texts.wording import count_of, write_number
@@ -59,10 +59,10 @@ def side_by_side(
     item at rank 3, and ``new`` if the baseline does not have it. It is empty if the rank is the
     same.
     """
-    rank_before = {item: rank for rank, item in enumerate(baseline, start=1)}
-    for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
-        before = rank_before.get(right)
-        if not right or before == rank:
+    ranks = ranks_by_item(baseline, candidate)
+    for left, right in zip_longest(baseline, candidate, fillvalue=""):
+        before, after = ranks.get(right, (None, None))
+        if before == after:
             change = ""
         elif before is None:
             change = "new"

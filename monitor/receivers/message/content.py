@@ -23,7 +23,7 @@ from monitor.model.explanation import (
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL, Arm, ranks_by_item
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.model.urgency import Impact, find_floor, find_impact
@@ -633,18 +633,20 @@ def _side_by_side(
     def count_rest(items: Sequence[str]) -> str:
         return f"{len(items) - MAX_RANKS:,} more" if len(items) > MAX_RANKS else ""
 
-    ranks = {item: rank for rank, item in enumerate(example.baseline, start=1)}
+    ranks = ranks_by_item(example.baseline, example.candidate)
     # The shorter list is filled with empty items, which get no mark.
     pairs = islice(zip_longest(example.baseline, example.candidate, fillvalue=""), MAX_RANKS)
     for rank, (baseline, candidate) in enumerate(pairs, start=1):
         baseline_mark = ""
-        if baseline and baseline not in example.candidate:
+        if baseline and ranks[baseline][1] is None:
             baseline_mark = _ONLY_HERE
         candidate_mark = ""
-        if candidate and candidate not in ranks:
-            candidate_mark = _ONLY_HERE
-        elif candidate and ranks[candidate] != rank:
-            candidate_mark = f"there: {ranks[candidate]}"
+        if candidate:
+            before, after = ranks[candidate]
+            if before is None:
+                candidate_mark = _ONLY_HERE
+            elif before != after:
+                candidate_mark = f"there: {before}"
         yield str(rank), show(baseline, baseline_mark), show(candidate, candidate_mark)
     rest = count_rest(example.baseline), count_rest(example.candidate)
     if any(rest):
