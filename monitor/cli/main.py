@@ -55,6 +55,7 @@ class BuiltCommands(Mapping[str, Any]):
     """All commands, in the order of `COMMANDS`. A command is built when it is first needed.
 
     Only the help needs all commands. Building all of them takes nearly as long as importing typer.
+    This is a mapping because typer also reads the names of all commands, to suggest a similar one.
     """
 
     def __init__(self) -> None:
