@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -16,7 +16,6 @@ from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
-from monitor.model.immutable import immutable
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource, do_nothing
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
@@ -64,18 +63,17 @@ DEAD_LATELY = timedelta(hours=1)
 _answer_folder = cache(AnswerFolder)  # the comparisons of a family share one folder
 
 
-@immutable
+@dataclass(slots=True, kw_only=True)
 class Wiring:
     """One configuration, with all its opened parts except the store."""
 
     settings: Settings
-    watched: dict[str, WatchedComparison]
+    watched: dict[str, WatchedComparison]  # `renew_sources` replaces entries
     receivers: tuple[Receiver, ...]
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
-    # opens the sources of a comparison again
-    reopen: Callable[[ComparisonOptions], WatchedComparison] | None = None
+    reopen: Callable[[ComparisonOptions], WatchedComparison]  # opens the sources again
 
     def find_user(self, user_id: str) -> str:
         """Return the stored id of a user. It is a keyed hash if the privacy settings demand one."""
@@ -102,7 +100,7 @@ class Wiring:
     def renew_sources(self, comparison: str) -> None:
         """Open the sources of a comparison again, because its run hangs."""
         options = self.settings.comparisons_by_name.get(comparison)
-        if options is not None and self.reopen is not None:
+        if options is not None:
             self.watched[comparison] = self.reopen(options)
 
 
