@@ -36,7 +36,7 @@ from monitor.settings.configuration import RouteOptions
 from storage.worked import fired, silence
 from tables import cells, parsed
 
-SENT = DeliveryStatus.PENDING
+SENT = None
 HELD = DeliveryStatus.HELD
 DROPPED = DeliveryStatus.DROPPED
 START = transition(incident="i")
@@ -77,7 +77,9 @@ def decide(*changes, lasting=(START,), told=(), known=False, policy=None, ungrou
         treatment=Treatment(updates=Updates.EACH if ungrouped else Updates.NONE),
         now=SLOT,
     )
-    return [(each.status, each.reason) for each in dispatch.decide(owed(*changes, known=known))]
+    return [
+        (each.unsent_status, each.reason) for each in dispatch.decide(owed(*changes, known=known))
+    ]
 
 
 TOLD: Any = {"told": (START,)}
