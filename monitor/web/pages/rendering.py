@@ -337,6 +337,7 @@ def _templates() -> jinja2.Environment:
         "without_first": _without_first,
     }
     environment.globals |= {
+        "has_server": True,  # False in reports, which have no forms, updates or keys
         "presentation": presentation,
         "unpaired_texts": unpaired,
         "unpaired_tables": unpaired_presentation,
