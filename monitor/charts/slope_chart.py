@@ -10,7 +10,7 @@ from monitor.model.rankings import ranks_by_item
 
 THUMB_ROW = 5.0
 THUMB_WIDTH = 64.0
-_LONGEST = 90
+_LONGEST_NAME_CHARS = 90
 """A name is cut to this many letters. The style sheet shows fewer, on two lines."""
 _FAR_PLACES = 3
 """If an item moved by at least this many places, its class is ``far``."""
@@ -106,8 +106,8 @@ def _draw_item(
 ) -> Markup:
     title = titles.get(item, item)
     label = title
-    if len(title) > _LONGEST:
-        label = f"{title[: _LONGEST - 1]}…"
+    if len(title) > _LONGEST_NAME_CHARS:
+        label = f"{title[: _LONGEST_NAME_CHARS - 1]}…"
     name = element("span", link_to(urls.get(item), label), class_=f"item {kind}")
     hint = f"{title} ({item})" if title != item else item
     return element("li", element("span", str(rank), class_="rank"), name, title=hint)
