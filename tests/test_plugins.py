@@ -200,7 +200,7 @@ def test_faults_of_a_source_are_reported_with_counts_and_do_not_disturb_other_co
     watched = open_wiring(load_text(watching(does, f", deadline: {deadline}"))).watched.values()
     with ThreadPoolExecutor() as threads:
         runs = threads.map(
-            lambda each: execute(each.comparison, each.arms, claim(), Memory(), StillClock()),
+            lambda each: execute(each.comparison, each.sources, claim(), Memory(), StillClock()),
             watched,
         )
         feed, beside = runs

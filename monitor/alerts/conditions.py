@@ -130,7 +130,7 @@ def _in_condition(verdict: Verdict, reason: str) -> Verdict:
 
 def _make_clear_verdict(condition: Condition) -> Verdict:
     """Return the verdict that the run is not in the condition."""
-    return replace(verdict_without_value(Outcome.OK, write_clear(condition)), is_recovered=True)
+    return Verdict(outcome=Outcome.OK, reason=write_clear(condition), is_recovered=True)
 
 
 @immutable
@@ -201,12 +201,12 @@ def _judge_wait(
     rules = {rule.alert: rule for rule in comparison.judging.rules}
     for rule in rules.values():
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
-            verdict = verdict_without_value(Outcome.BREACH, reason)
-            yield rule, ALL, replace(verdict, headline=headline)
+            verdict = Verdict(outcome=Outcome.BREACH, reason=reason, headline=headline)
+            yield rule, ALL, verdict
     if Condition.STALE not in comparison.judging.ignored:
         return
     reason = write_ignored(reason, Condition.STALE)
-    ended = replace(verdict_without_value(Outcome.ERROR, reason), is_ignored=True)
+    ended = Verdict(outcome=Outcome.ERROR, reason=reason, is_ignored=True)
     for state in states:
         if state.alert in rules and state.state is not State.QUIET:
             yield rules[state.alert], state.segment, ended

@@ -33,7 +33,8 @@ _CARRIED = 0.2
 Their change must be at most this share of the segment's change.
 """
 _GROWN = 2.0
-_LOUDEST = tuple(Severity)
+"""An incident has grown if its alerts count this many times the users of the last wake-up."""
+_MOST_SEVERE_FIRST = tuple(Severity)
 
 
 class Symptom(StrEnum):
@@ -237,7 +238,7 @@ def reports_fault(change: Transition, finding: Finding) -> bool:
     if change.kind is RuleKind.STANDSTILL:
         arms = frozen_arms(change.statistic)
         is_of_arms = bool(arms) and set(arms) <= set(finding.arms)
-        return finding.kind is FaultKind.STALE and is_of_arms
+        return finding.kind is FaultKind.UNCHANGED and is_of_arms
     if change.kind is not RuleKind.COVERAGE:
         return False
     try:
@@ -356,7 +357,7 @@ def count_wake_ups(starts: Sequence[Transition]) -> WakeUps:
         users = count_concerned(seen)
         now = WakeUps(
             count=last.count + 1,
-            severity=min((start.severity for start in seen), key=_LOUDEST.index),
+            severity=min((start.severity for start in seen), key=_MOST_SEVERE_FIRST.index),
             users=users,
             concerned=max([users, *(start.concerned or 0 for start in seen)]),
             concerns_most=users >= URGENT_SHARE * max(start.users for start in seen),

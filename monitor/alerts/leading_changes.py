@@ -9,10 +9,11 @@ from monitor.model.alerts import Transition
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL
 from monitor.model.rules import RuleKind, Severity
-from monitor.model.statistics import GAPS, parse_derived
+from monitor.model.statistics import GAPS, ListTrait, parse_derived
 from monitor.model.urgency import Impact
 from monitor.texts.actions import (
     BOTH_FROZEN_STEP,
+    NOT_SERVED_STEP,
     write_condition_step,
     write_first_step,
     write_gap_step,
@@ -86,6 +87,8 @@ def find_first_step(lead: Transition, impact: Impact | None, finding: Finding | 
         step = write_condition_step(lead.statistic)
     elif lead.is_about_both_arms:
         step = BOTH_FROZEN_STEP
+    elif lead.kind is RuleKind.COVERAGE and lead.statistic.startswith(ListTrait.NOT_SERVED):
+        step = NOT_SERVED_STEP
     if step is not None:
         return step
     if finding is not None:

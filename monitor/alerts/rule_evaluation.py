@@ -104,9 +104,9 @@ class Figures:
         if share.trait in MEASURED_TRAITS:
             return self.traits.get((segment, share))
         row = self.coverage.get(segment)
-        if row is None or not row.asked_of(share.arm):
+        asked = share.count_asked(row) if row else 0
+        if row is None or not asked:
             return None
-        asked = row.asked_of(share.arm)
         return Reading(share.count(row) / asked, asked, segment)
 
     def segments(self, rule: SeriesRule) -> set[str]:
@@ -239,15 +239,17 @@ def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[st
 
 def _evaluate(rule: Rule, run: _Run, states: Sequence[AlertState]) -> Iterator[JudgedRule]:
     """Judge the rule in each of its segments. Leaves out segments that the run does not decide."""
-    judged_segments = run.figures.segments(rule) if isinstance(rule, SeriesRule) else run.verdicts
-    segments = segments_of(rule, judged_segments, states)
-    of_rule = [state for state in states if state.alert == rule.alert]
-    if rule.segments == "named":
-        # The rule is about segments that other rules name, and about those of its own alerts.
-        lasting = {state.segment for state in of_rule}
-        segments = (ALL, *sorted((run.awaited | lasting) - {ALL}))
-    firing = {state.segment for state in of_rule if state.state is State.FIRING}
-    for segment in segments:
+    with_data: Collection[str] = run.verdicts
+    if isinstance(rule, SeriesRule):
+        with_data = run.figures.segments(rule)
+    elif rule.segments == "named":
+        with_data = run.awaited
+    firing = {
+        state.segment
+        for state in states
+        if state.alert == rule.alert and state.state is State.FIRING
+    }
+    for segment in segments_of(rule, with_data, states):
         verdict = JUDGES[rule.kind](rule, segment, run)
         if verdict is None:
             continue
@@ -336,7 +338,7 @@ def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | 
         if run.measured.status is not RunStatus.OK:
             return None  # the alert on all users reports the condition
         if segment not in run.awaited:
-            return replace(verdict_without_value(Outcome.OK, NOT_AWAITED), is_recovered=True)
+            return Verdict(outcome=Outcome.OK, reason=NOT_AWAITED, is_recovered=True)
     is_unknown = run.is_unknown(segment) and segment not in run.verdicts
     return judge_condition(rule, run.measured, run.verdicts.get(segment, ()), is_unknown=is_unknown)
 
@@ -359,23 +361,25 @@ def _by_segment(evaluated: Iterable[JudgedRule], kind: RuleKind) -> dict[str, Se
 
 
 def segments_of(
-    rule: Rule, measured: Collection[str], states: Iterable[AlertState]
+    rule: Rule, with_data: Collection[str], states: Iterable[AlertState]
 ) -> tuple[str, ...]:
     """Return the segments that the rule judges in this run.
 
-    If the rule names its segments, they are in the rule's order. For ``segments: each`` the first
-    one is ``all``. These segments follow, ordered by name:
+    If the rule names its segments, they are in the rule's order. For ``segments: each`` and
+    ``segments: named`` the first one is ``all``. These segments follow, ordered by name:
 
-    - the ``measured`` segments,
+    - the segments ``with_data``, for ``named`` those that should have data,
     - segments in which the rule's alert is pending or firing,
     - segments that had data when this rule was last judged.
     """
-    if rule.segments != "each":
-        return (ALL,) if isinstance(rule.segments, str) else tuple(dict.fromkeys(rule.segments))
+    if rule.segments == "all":
+        return (ALL,)
+    if not isinstance(rule.segments, str):
+        return tuple(dict.fromkeys(rule.segments))
     # A segment without figures must not stay ok, because it vanished or the run failed.
     own_states = [state for state in states if state.alert == rule.alert]
     newest = max((state.judged_slot for state in own_states), default=None)
-    segments = set(measured)
+    segments = set(with_data)
     for state in own_states:
         had_data = state.judged_slot == newest and state.outcome is not Outcome.NO_DATA
         if had_data or state.state is not State.QUIET:

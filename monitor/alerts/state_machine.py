@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from monitor.model.alerts import AlertState, Outcome, Removed, State, Transition, Verdict
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL
 from monitor.model.rules import Comparison, Rule, RuleKind
 from monitor.texts.root_causes import write_removed
 from monitor.texts.wording import count_of
@@ -256,10 +255,7 @@ def _find_removed(state: AlertState, rules: dict[str, dict[str, Rule]]) -> Remov
     rule = rules[state.comparison].get(state.alert)
     if rule is None:
         return Removed.RULE
-    if rule.segments in ("each", "named"):
-        return None
-    segments = (ALL,) if rule.segments == "all" else rule.segments
-    return None if state.segment in segments else Removed.SEGMENT
+    return None if rule.may_judge(state.segment) else Removed.SEGMENT
 
 
 def _end_alert(

@@ -92,13 +92,8 @@ def find_unmatched(comparison: Comparison, present: Collection[str]) -> tuple[Un
 def possible_alerts(comparison: Comparison, present: Collection[str]) -> Iterator[AlertLabels]:
     """Yield the labels of each alert that the comparison can have in the ``present`` segments."""
     for rule in comparison.judging.rules:
-        segments: Collection[str] = present
-        if rule.segments == "all":
-            segments = (ALL,)
-        elif not isinstance(rule.segments, str):
-            segments = rule.segments
-        for segment in segments:
-            if segment in present:
+        for segment in present:
+            if rule.may_judge(segment):
                 of_segment = {"comparison": comparison.name, "segment": segment}
                 yield _labels_of_rule(rule) | of_segment
 

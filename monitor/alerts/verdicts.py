@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -170,9 +169,7 @@ def judge_status(measured: MeasuredRun) -> Verdict | None:
 
 def _by_run(outcome: Outcome, measured: MeasuredRun, reason: str) -> Verdict:
     """Return a verdict without a value. The reason concerns the whole run."""
-    return replace(
-        verdict_without_value(outcome, reason), headline=write_headline(measured.reasons)
-    )
+    return Verdict(outcome=outcome, reason=reason, headline=write_headline(measured.reasons))
 
 
 def judge_threshold(
@@ -221,7 +218,7 @@ def verdict_without_value(
     outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False
 ) -> Verdict:
     """Return a verdict without a value. There is no value, or it must not be compared."""
-    return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
+    return Verdict(outcome=outcome, reason=reason, users=users, is_learning=is_learning)
 
 
 def judge_reading(

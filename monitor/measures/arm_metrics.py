@@ -13,7 +13,7 @@ from monitor.measures.kernels import PAD, exposure, item_codes, list_traits
 from monitor.model.arrays import Codes, Flags, Floats, Integers, Rows
 from monitor.model.errors import MetricError
 from monitor.model.immutable import immutable
-from monitor.model.rankings import Arm, PairBatch
+from monitor.model.rankings import Arm, ByArm, PairBatch
 from monitor.model.runs import ArmScore
 from monitor.model.statistics import CHURN, ListTrait
 
@@ -32,6 +32,18 @@ class LastLists:
 
 
 @immutable
+class RunPair:
+    """The lists of users before the firing alerts and now, for users with lists in both runs."""
+
+    # Item codes (n, k) below ``items``, padded with -1. Other users have no codes
+    before: Codes
+    now: Codes
+    items: int
+    has_gone: Flags  # (n,), whether the list before has an item that nobody gets now
+    has_new: Flags  # (n,), whether the list now has an item that nobody got before
+
+
+@immutable
 class ArmLists:
     """The lists that one arm gave to n users."""
 
@@ -39,14 +51,12 @@ class ArmLists:
     items: int
     catalogue: int  # number of items that can be listed
     repeated: Integers  # (n,), see `number_repeated`: equal for users with the same list, or -1
-    # Values by name: one for each user (n,) or for each place (n, k). Unknown values are NaN
-    values: Mapping[str, Floats]
+    # One value for each user (n,), by the name of the metric that is their mean. NaN is unknown
+    traits: Mapping[str, Floats]
+    weights: Floats | None  # (n, k), of the items at each rank. NaN is unknown
+    scores: ByArm | None  # of both arms
     is_new: Flags | None  # (items,), true if no user had the item in the last run
-    # The codes before the firing alerts and the codes now, (n, k) each, below the third value.
-    # Only users with lists in both runs have codes
-    jump: tuple[Codes, Codes, int]
-    # Whether only the lists before, or only the lists now, have an item of the user: (n,) each
-    exclusive: tuple[Flags, Flags]
+    runs: RunPair | None
 
 
 class Listing:
@@ -79,32 +89,51 @@ class Listing:
     @cached_property
     def has_both(self) -> Integers:
         """The rows of the users that also have a list from before the firing alerts."""
-        before, _, _ = self._lists.jump
-        rows: Integers = self._rows[before[self._rows, 0] >= 0]
+        if self._lists.runs is None:
+            return self._rows[:0]
+        rows: Integers = self._rows[self._lists.runs.before[self._rows, 0] >= 0]
         return rows
 
     @property
-    def jump(self) -> tuple[Codes, Codes, int]:
-        """The codes of these users before the firing alerts and now, below the third value."""
-        before, now, items = self._lists.jump
-        return before[self.has_both], now[self.has_both], items
-
-    @property
-    def exclusive(self) -> tuple[int, int]:
-        """The users with items that only the lists before have, and with items only of now."""
-        before, now = self._lists.exclusive
-        return int(before[self._rows].sum()), int(now[self._rows].sum())
+    def runs(self) -> RunPair | None:
+        """The lists of these users. None if there are none."""
+        rows = self.has_both
+        runs = self._lists.runs
+        if runs is None or not len(rows):
+            return None
+        return RunPair(
+            before=runs.before[rows],
+            now=runs.now[rows],
+            items=runs.items,
+            has_gone=runs.has_gone[rows],
+            has_new=runs.has_new[rows],
+        )
 
     @property
     def largest_group(self) -> int:
         """The number of users who got the most common list."""
         return list_traits.largest_group(self._lists.repeated[self._rows])
 
-    def values(self, name: str) -> Floats:
-        """The known values with this name, as a one-dimensional float64 array. It may be empty."""
-        if name not in self._lists.values:
+    # The following arrays (m,) have only values that are known. They may be empty.
+
+    def trait(self, name: str) -> Floats:
+        """The users' values for this metric."""
+        return self._known(self._lists.traits.get(name))
+
+    @property
+    def weights(self) -> Floats:
+        """The weights of all items in the lists."""
+        return self._known(self._lists.weights)
+
+    @property
+    def scores(self) -> ByArm | None:
+        """The scores of all items in both arms' lists. None if the lists have no scores."""
+        return self._lists.scores and self._lists.scores.map(self._known)
+
+    def _known(self, values: Floats | None) -> Floats:
+        if values is None:
             return np.empty(0)
-        values = self._lists.values[name][self._rows]
+        values = values[self._rows]
         return values[~np.isnan(values)]
 
 
@@ -152,11 +181,12 @@ def _shared_list_share(listing: Listing) -> float:
 
 
 def _exposure_jump(listing: Listing) -> float | None:
-    users = len(listing.has_both)
-    if not users:
+    runs = listing.runs
+    if runs is None:
         return None
-    of_one_item = exposure.largest_jump(*listing.jump)
-    return max(of_one_item, exposure.weigh_exclusive(*listing.exclusive)) / users
+    of_one_item = exposure.largest_jump(runs.before, runs.now, runs.items)
+    of_others = exposure.weigh_exclusive(int(runs.has_gone.sum()), int(runs.has_new.sum()))
+    return max(of_one_item, of_others) / len(runs.now)
 
 
 def _count_both(listing: Listing) -> int:
@@ -181,7 +211,7 @@ def _mean(values: Floats) -> float | None:
 
 
 def _mean_weight(listing: Listing) -> float | None:
-    return _mean(listing.values("weights"))
+    return _mean(listing.weights)
 
 
 def _novelty(listing: Listing) -> float | None:
@@ -192,11 +222,10 @@ def _novelty(listing: Listing) -> float | None:
 
 
 def _score_shift(listing: Listing) -> float | None:
-    baseline = listing.values("baseline_scores")
-    candidate = listing.values("candidate_scores")
-    if not len(baseline) or not len(candidate):
+    scores = listing.scores
+    if scores is None or not len(scores.baseline) or not len(scores.candidate):
         return None
-    return exposure.kolmogorov_smirnov(baseline, candidate)
+    return exposure.kolmogorov_smirnov(scores.baseline, scores.candidate)
 
 
 def _mean_over_users(
@@ -207,13 +236,13 @@ def _mean_over_users(
     arms: tuple[Arm, ...] = tuple(Arm),
     need: ArmNeed | None = None,
 ) -> ArmMetric:
-    """A metric that is the mean of the users' known values with this name."""
+    """A metric that is the mean of the users' known values."""
 
     def measure(listing: Listing) -> float | None:
-        return _mean(listing.values(name))
+        return _mean(listing.trait(name))
 
     def count(listing: Listing) -> int:
-        return len(listing.values(name))
+        return len(listing.trait(name))
 
     return ArmMetric(
         name=name,
@@ -236,9 +265,10 @@ def _share_of_both(
     """
 
     def measure(listing: Listing) -> float | None:
-        users = len(listing.has_both)
-        before, now, _ = listing.jump
-        return count(before, now) / users if users else None
+        runs = listing.runs
+        if runs is None:
+            return None
+        return count(runs.before, runs.now) / len(runs.now)
 
     return ArmMetric(
         name=name,
@@ -528,56 +558,55 @@ def _arm_lists(
     listed = len(item_codes.distinct_items(batch.baseline, batch.candidate))
     is_alike, is_interleaved = list_traits.flag_similar_lists(batch)
     # Values that compare both arms are stored for the candidate.
-    values_of_both: dict[str, Floats] = {
+    traits_of_both: dict[str, Floats] = {
         ListTrait.REVERSED: list_traits.is_top_reversed(baseline, candidate),
         ListTrait.FIRST_DIFFERS: 1 - list_traits.is_identical(baseline[:, :1], candidate[:, :1]),
         ListTrait.IDENTICAL: list_traits.is_identical(baseline, candidate),
         ListTrait.ALIKE: is_alike,
         ListTrait.INTERLEAVED: is_interleaved,
     }
-    if batch.scores:
-        values_of_both["baseline_scores"] = batch.scores.baseline
-        values_of_both["candidate_scores"] = batch.scores.candidate
-    values_of_baseline: dict[str, Floats] = {}
+    traits_of_baseline: dict[str, Floats] = {}
     lists = {}
-    for arm, codes, values in (
-        (Arm.BASELINE, baseline, values_of_baseline),
-        (Arm.CANDIDATE, candidate, values_of_both),
+    for arm, codes, traits in (
+        (Arm.BASELINE, baseline, traits_of_baseline),
+        (Arm.CANDIDATE, candidate, traits_of_both),
     ):
         is_new = None
-        no_lists = np.broadcast_to(np.int32(PAD), codes.shape)
-        jump = no_lists, no_lists, 0
-        if batch.weights:
-            values["weights"] = batch.weights.of(arm)
+        runs = None
         if arm in last:
             codes_before = last[arm].codes
-            values[CHURN] = exposure.churn(*batch.of(arm), codes_before, last[arm].lengths)
-            values[ListTrait.UNCHANGED] = list_traits.is_identical(batch.of(arm)[0], codes_before)
+            traits[CHURN] = exposure.churn(*batch.of(arm), codes_before, last[arm].lengths)
+            traits[ListTrait.UNCHANGED] = list_traits.is_identical(batch.of(arm)[0], codes_before)
             is_new = ~np.isin(items, last[arm].exposed)
         if arm in former:
-            jump = _pair_runs(former[arm].codes, batch.of(arm)[0])
+            runs = _pair_runs(former[arm].codes, batch.of(arm)[0])
             churn = exposure.churn(*batch.of(arm), former[arm].codes, former[arm].lengths)
-            values[ListTrait.REPLACED] = np.where(np.isnan(churn), churn, churn > _REPLACED)
+            traits[ListTrait.REPLACED] = np.where(np.isnan(churn), churn, churn > _REPLACED)
         lists[arm] = ArmLists(
             codes=codes,
             items=len(items),
             # With a catalogue below the number of listed items, the coverage would be above 1.
             catalogue=max(catalogue_size or 0, listed),
             repeated=list_traits.number_repeated(codes),
-            values=values,
+            traits=traits,
+            weights=batch.weights.of(arm) if batch.weights else None,
+            scores=batch.scores,
             is_new=is_new,
-            jump=jump,
-            exclusive=exposure.flag_exclusive(*jump),
+            runs=runs,
         )
     return lists
 
 
-def _pair_runs(before: Codes, now: Codes) -> tuple[Codes, Codes, int]:
-    """Return the codes of users with lists in both runs, other codes as -1, and the code limit."""
+def _pair_runs(before: Codes, now: Codes) -> RunPair:
     has_both = ((before[:, 0] >= 0) & (now[:, 0] >= 0))[:, np.newaxis]
     codes_before, codes_now, items = item_codes.index_codes(before, now)
-    return (
-        np.where(has_both, codes_before, PAD),
-        np.where(has_both, codes_now, PAD),
-        len(items),
+    codes_before = np.where(has_both, codes_before, PAD)
+    codes_now = np.where(has_both, codes_now, PAD)
+    has_gone, has_new = exposure.flag_exclusive(codes_before, codes_now, len(items))
+    return RunPair(
+        before=codes_before,
+        now=codes_now,
+        items=len(items),
+        has_gone=has_gone,
+        has_new=has_new,
     )

@@ -263,9 +263,9 @@ def _quantiles(ordered: Floats, levels: Sequence[float]) -> Floats:
 
     The bits are those of `np.quantile`, which takes longer because it does not use the order.
     """
-    places = (len(ordered) - 1) * np.array(levels)
-    rows = places.astype(np.intp)
-    shares = places - rows
+    positions = (len(ordered) - 1) * np.array(levels)
+    rows = positions.astype(np.intp)
+    shares = positions - rows
     below = ordered[rows]
     above = ordered[np.minimum(rows + 1, len(ordered) - 1)]
     steps = above - below
@@ -322,8 +322,8 @@ class FineBins:
     def add(self, values: Floats) -> None:
         """Count one or more values."""
         self._extend(float(values.min()), float(values.max()))
-        places = ((values - self.low) * (FINE / (self.high - self.low))).astype(np.int64)
-        self.counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
+        cells = ((values - self.low) * (FINE / (self.high - self.low))).astype(np.int64)
+        self.counts += np.bincount(np.clip(cells, 0, FINE - 1), minlength=FINE)
 
     def merge(self, other: Self) -> None:
         """Add the counts of another object with the same bounds."""
@@ -352,11 +352,11 @@ class FineBins:
     def quantiles(self, wanted: Sequence[float]) -> Floats:
         """The quantiles at these levels from 0 to 1. The error of each is at most one bin."""
         ends = np.cumsum(self.counts)
-        places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=float)
-        below = np.floor(places)
+        positions: Floats = (ends[-1] - 1) * np.array(wanted, dtype=float)
+        below = np.floor(positions)
         first = self._values_at(below, ends)
-        second = self._values_at(np.ceil(places), ends)
-        return first + (places - below) * (second - first)
+        second = self._values_at(np.ceil(positions), ends)
+        return first + (positions - below) * (second - first)
 
     def _values_at(self, ranks: Floats, ends: Integers) -> Floats:
         """The scores with these ranks. Ranks count from 0. The error of each is at most one bin.
@@ -386,8 +386,8 @@ def worst_rows(values: Floats, users: pd.Index[str], count: int) -> Rows:
         worst = np.flatnonzero(badness <= np.partition(badness, count)[count])
         rows = rows[worst]
         badness = badness[worst]
-    places = np.argsort(np.argsort(users[rows].to_numpy(dtype=object)))
-    return rows[np.lexsort((places, badness))[:count]]
+    order_of_users = np.argsort(np.argsort(users[rows].to_numpy(dtype=object)))
+    return rows[np.lexsort((order_of_users, badness))[:count]]
 
 
 def representative_rows(values: Floats, count: int, median: float) -> Rows:

@@ -169,8 +169,8 @@ class Verdict:
 
     outcome: Outcome
     reason: str
-    value: float | None
-    users: int
+    value: float | None = None  # None if there is no value, or if it must not be compared
+    users: int = 0
     # The value has reached `resolve_at`, so a firing alert may resolve.
     is_recovered: bool = False
     # There is no value because the rule is still learning. Data is not missing.

@@ -59,7 +59,9 @@ class FaultKind(StrEnum):
     ALIKE = "alike"  # users get nearly the other arm's list
     INTERLEAVED = "interleaved"  # lists of both arms are mixed
     CUT_SHORT = "cut_short"
-    STALE = "stale"  # lists are the same as in the last run while other lists changed
+    # Lists are the same as in the last run, or as before the test, while other lists changed. What
+    # is stored and shown calls these lists stale
+    UNCHANGED = "stale"
     ITEMS_GONE = "items_gone"  # items are in no list any more
     ITEMS_RISEN = "items_risen"  # items are in far more lists
     ITEMS_FALLEN = "items_fallen"  # items are in far fewer lists
@@ -111,7 +113,7 @@ FAULT_FACTS: Mapping[FaultKind, FaultFacts] = {
         looks_like_training=True,
     ),
     FaultKind.CUT_SHORT: FaultFacts(traits=(ListTrait.SHORT, ListTrait.DUPLICATED)),
-    FaultKind.STALE: FaultFacts(traits=(ListTrait.UNCHANGED,)),
+    FaultKind.UNCHANGED: FaultFacts(traits=(ListTrait.UNCHANGED,)),
     FaultKind.ITEMS_GONE: FaultFacts(counts_items=True, may_be_respelled=True),
     FaultKind.ITEMS_RISEN: FaultFacts(counts_items=True, moves_first_items=True),
     FaultKind.ITEMS_FALLEN: FaultFacts(counts_items=True),

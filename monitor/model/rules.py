@@ -8,7 +8,7 @@ from math import isfinite
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from monitor.model.immutable import immutable
-from monitor.model.rankings import Arm
+from monitor.model.rankings import ALL, Arm
 from monitor.model.statistics import CoverageShare, NoiseFloor, Statistic
 from monitor.model.unpaired import UnpairedPlan
 
@@ -140,6 +140,12 @@ class BaseRule:
     labels: Mapping[str, str] = field(default_factory=dict)
     is_dry_run: bool = False  # judged and stored like other rules, without notifications
     limit: Limit | None = None
+
+    def may_judge(self, segment: str) -> bool:
+        """Whether the rule judges the segment if a run has data on it."""
+        if self.segments == "all":
+            return segment == ALL
+        return isinstance(self.segments, str) or segment in self.segments
 
     @property
     def direction(self) -> Direction:

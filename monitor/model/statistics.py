@@ -144,6 +144,7 @@ class ListTrait(StrEnum):
     DUPLICATED = "duplicated"  # the user is still compared
     FAILED = "failed"  # any failure to answer: timeouts, errors, unreadable answers
     UNPAIRED = "unpaired"  # the user lacks one of the two lists, so this belongs to no arm
+    NOT_SERVED = "not_served"  # the other arm served the user, in an unpaired comparison
     SHARED = "shared_list"
     UNCHANGED = "unchanged_list"
     # The users who get one item more or fewer than before, beyond the changes of other items. It is
@@ -228,10 +229,16 @@ class CoverageShare:
     def __str__(self) -> str:
         return self.trait if self.arm is None else f"{self.trait}({self.arm})"
 
+    def count_asked(self, row: CoverageRow) -> int:
+        """Return the number of users of whom this is a share."""
+        return row.asked if self.trait is ListTrait.NOT_SERVED else row.asked_of(self.arm)
+
     def count(self, row: CoverageRow) -> int:
         """Return how many users of the row have this trait. Measured traits are not in the row."""
         if self.trait is ListTrait.UNPAIRED:
             return row.asked - row.paired
+        if self.trait is ListTrait.NOT_SERVED:
+            return row.asked - row.asked_of(self.arm)
         reasons = _REASONS[self.trait]
         return sum(
             users

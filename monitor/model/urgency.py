@@ -10,7 +10,7 @@ from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL, Arm
 from monitor.model.rules import Condition, Direction, RuleKind, frozen_arms
 from monitor.model.run_reasons import RunReasonKind, RunReasons
-from monitor.model.statistics import CoverageShare, Statistic
+from monitor.model.statistics import CoverageShare, ListTrait, Statistic
 
 URGENT_SHARE = 0.5
 """An incident is urgent if it affects at least this share of the users of a run."""
@@ -122,10 +122,12 @@ def _arms_of_share(change: Transition) -> tuple[Arm, ...] | None:
     if change.kind is not RuleKind.COVERAGE:
         return None
     try:
-        arm = CoverageShare.parse(change.statistic).arm
+        share = CoverageShare.parse(change.statistic)
     except ConfigError:
         return None  # another version stored the alert
-    return () if arm is None else (arm,)
+    if share.trait is ListTrait.NOT_SERVED:
+        return None  # nobody knows which users are missing
+    return () if share.arm is None else (share.arm,)
 
 
 def find_floor(change: Transition) -> float | None:

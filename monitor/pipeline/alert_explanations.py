@@ -16,6 +16,7 @@ from monitor.model.statistics import (
     ABOUT_ORDER,
     OF_SIMILARITY,
     SIMILAR_LISTS,
+    TRAITS_OF_LISTS_BEFORE_ALERTS,
     CoverageShare,
     ListTrait,
     parse_derived,
@@ -59,12 +60,17 @@ def choose_explanation(
        new training of a model.
     4. The current one.
 
+    If all alerts are about a change since the lists before the alerts, an earlier run cannot have
+    the cause. So the current one is returned if it has no fault.
+
     `_recall_order` chooses if all alerts are about the order of items. If an earlier explanation is
     returned, it says so (``is_recalled``).
     """
     if current is None:
         return None
     finding = current.finding
+    if finding is None and all(_is_about(start, TRAITS_OF_LISTS_BEFORE_ALERTS) for start in starts):
+        earlier = ()
     all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     may_be_training = finding is None or finding.kind.facts.looks_like_training
     if all_are_about_order and may_be_training:

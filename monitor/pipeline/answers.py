@@ -9,7 +9,6 @@ from itertools import pairwise
 import numpy as np
 
 from monitor.alerts.rule_evaluation import segments_of
-from monitor.boundary.deadline import Deadline
 from monitor.measures.pairing.ids import find_users
 from monitor.model.arrays import Floats, Rows
 from monitor.model.errors import SourceError
@@ -20,10 +19,11 @@ from monitor.model.runs import PullRequest, Scores
 from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import ARM_COLUMN
 from monitor.pipeline.pull import (
-    Arms,
+    ComparisonSources,
     SlotContext,
     SourceAnswers,
-    UnpairedArms,
+    UnpairedSources,
+    append_new,
     draw_panel,
     join_all,
     pull_all,
@@ -36,48 +36,45 @@ from monitor.statistics.sequential.gate import is_certain, round_ends
 def open_answers(context: SlotContext) -> Iterator[SourceAnswers]:
     """Yield all answers. If no source joins both arms, a panel is drawn and its lists are pulled.
 
-    ``arms.joined`` is a source that joins both arms. It always returns all users of this run, so it
-    is not used for a sample, or if this run needs the lists of the last run.
+    ``sources.joined`` is a source that joins both arms. It always returns all users of this run, so
+    it is not used for a sample, or if this run needs the lists of the last run.
 
     Raises SourceError if the users cannot be read.
     """
-    comparison = context.comparison
-    measuring = comparison.measuring
-    arms = context.arms
+    measuring = context.comparison.measuring
+    sources = context.sources
     sample = measuring.sample
     needs_last_lists = (
         measuring.noise_floor is NoiseFloor.TEMPORAL and context.memory.last_lists is not None
     )
     needs_panel = sample is not None or needs_last_lists
-    if arms.joined is not None and not needs_panel:
+    if sources.joined is not None and not needs_panel:
         with ExitStack() as reading:
             # The stage contains only the opening. The caller reads the answers after the stage.
             with context.stopwatch.stage("users"):
-                joined = join_all(
-                    comparison, arms, arms.joined, context.slot, context.seconds_left()
-                )
-                answers = reading.enter_context(joined)
+                answers = reading.enter_context(join_all(context, sources.joined))
             yield answers
         return
-    if arms.unpaired is not None:
-        arms = replace(arms, dimensions=(*arms.dimensions, ARM_COLUMN))
+    if sources.unpaired is not None:
+        sources = replace(sources, dimensions=(*sources.dimensions, ARM_COLUMN))
     with context.stopwatch.stage("users"):
-        panel = draw_panel(comparison, arms, context.slot, context.seconds_left())
+        panel = draw_panel(context.comparison, sources, context.slot, context.seconds_left())
     with context.stopwatch.stage("pull"):
-        if arms.unpaired is not None:
-            answers = _pull_arms(context, arms.unpaired, panel)
+        if sources.unpaired is not None:
+            answers = _pull_arms(context, sources.unpaired, panel)
         elif sample is not None and sample.stops_early:
             answers = pull_until_certain(context, panel)
         else:
-            answers = _pull_panel(context, arms, panel, context.seconds_left())
+            answers = _pull_panel(context, sources, panel)
     yield answers
 
 
-def _pull_panel(context: SlotContext, arms: Arms, panel: Panel, timeout_s: float) -> SourceAnswers:
-    return pull_all(context.comparison, arms, panel, context.slot, timeout_s, context.memory)
+def _pull_panel(context: SlotContext, sources: ComparisonSources, panel: Panel) -> SourceAnswers:
+    timeout_s = context.seconds_left()
+    return pull_all(context.comparison, sources, panel, context.slot, timeout_s, context.memory)
 
 
-def _pull_arms(context: SlotContext, unpaired: UnpairedArms, panel: Panel) -> SourceAnswers:
+def _pull_arms(context: SlotContext, unpaired: UnpairedSources, panel: Panel) -> SourceAnswers:
     """Pull the lists of users that are served by one arm only. One arm is read after the other.
 
     Raises SourceError if an arm has no users.
@@ -91,30 +88,27 @@ def _pull_arms(context: SlotContext, unpaired: UnpairedArms, panel: Panel) -> So
             raise SourceError(msg, permanent=False)
         rows_of_arm[arm] = rows
     panel_of_both_arms = replace(panel, segments=segments)
-    earlier_lists = _PulledOnce(context.arms.baseline, panel, rows_of_arm.values())
+    earlier_lists = _PulledOnce(context.sources.baseline, panel, rows_of_arm.values())
 
-    def pull_arm(arm: Arm, arms: Arms) -> SourceAnswers:
+    def pull_arm(arm: Arm, sources: ComparisonSources) -> SourceAnswers:
         # A pair has the user's pre-test list and current list. The candidate's side of the pair has
         # the current list, even for users of the baseline.
-        arms = replace(arms, baseline=earlier_lists, candidate=unpaired.lists[arm])
+        sources = replace(sources, baseline=earlier_lists, candidate=unpaired.lists[arm])
         arm_panel = cut_panel(panel_of_both_arms, rows_of_arm[arm])
-        return _pull_panel(context, arms, arm_panel, context.seconds_left())
+        return _pull_panel(context, sources, arm_panel)
 
-    baseline_answers = pull_arm(Arm.BASELINE, context.arms)
-    # `batches` must not refer to ``baseline_answers``, which would keep the baseline's lists in
-    # memory. It uses only these parts.
+    baseline_answers = pull_arm(Arm.BASELINE, context.sources)
     unread_inputs = baseline_answers.unread_inputs
     weights = baseline_answers.weights
-    baseline_batches = [baseline_answers.batches]
 
     def batches(size: int) -> Iterator[UserBatch]:
-        # `pop` removes the last reference to the baseline's lists. So their memory is free before
-        # the candidate's lists are pulled.
-        for batch in baseline_batches.pop()(size):
+        for batch in baseline_answers.batches(size):
             yield replace(batch, arm=Arm.BASELINE)
+        # The memory of the baseline's lists must be free before the candidate's lists are pulled.
+        del baseline_answers.batches
         # The weights are the same for both arms, so they are read once.
-        answers = pull_arm(Arm.CANDIDATE, replace(context.arms, weights=None))
-        unread_inputs.extend(note for note in answers.unread_inputs if note not in unread_inputs)
+        answers = pull_arm(Arm.CANDIDATE, replace(context.sources, weights=None))
+        append_new(unread_inputs, answers.unread_inputs)
         for batch in answers.batches(size):
             yield replace(batch, arm=Arm.CANDIDATE, weights=weights)
 
@@ -158,41 +152,37 @@ def pull_until_certain(context: SlotContext, panel: Panel) -> SourceAnswers:
     A round requests the lists of the next users of the panel, in random order. It begins when the
     scores of the earlier rounds have been computed. See also `pull_all`.
     """
-    arms = context.arms
-    deadline = Deadline.after(context.seconds_left())
+    sources = context.sources
     users_after_round = round_ends(len(panel))  # the number of users asked so far, by round
     seed = (context.comparison.measuring.seed, int(context.slot.timestamp()))
     order = np.random.default_rng(seed).permutation(len(panel))
-    ids = panel.users if arms.pseudonyms is None else arms.pseudonyms.hide(panel.users)
+    ids = panel.users if sources.pseudonyms is None else sources.pseudonyms.hide(panel.users)
     ordered_panel = cut_panel(replace(panel, users=ids), order)
     judged_scores = _JudgedScores(context.comparison, ordered_panel)
 
-    def pull_round(start: int, end: int, arms: Arms) -> SourceAnswers:
+    def pull_round(start: int, end: int, sources: ComparisonSources) -> SourceAnswers:
         part = cut_panel(panel, np.sort(order[start:end]))
-        return _pull_panel(context, arms, part, deadline.remaining_s)
+        return _pull_panel(context, sources, part)
 
-    first_answers = pull_round(0, users_after_round[0], arms)
+    answers = pull_round(0, users_after_round[0], sources)
+    first_batches = answers.batches
 
     def batches(size: int) -> Iterator[UserBatch]:
-        yield from first_answers.batches(size)
+        yield from first_batches(size)
         for start, end in pairwise(users_after_round):
             if judged_scores.are_certain(start):
                 return
             # Weights and relevance are the same in each round, so they are read once.
-            answers = pull_round(start, end, replace(arms, weights=None, relevance=None))
-            first_answers.add(answers)
-            for batch in answers.batches(size):
-                yield replace(
-                    batch, weights=first_answers.weights, relevance=first_answers.relevance
-                )
+            further = pull_round(start, end, replace(sources, weights=None, relevance=None))
+            answers.add(further)
+            for batch in further.batches(size):
+                yield replace(batch, weights=answers.weights, relevance=answers.relevance)
 
-    return replace(
-        first_answers,
-        asked=replace(first_answers.asked, count=len(panel.segments[ALL])),
-        batches=batches,
-        # The accumulator calls this after each batch, so `are_certain` knows all earlier scores.
-        on_scores=judged_scores.add,
-    )
+    answers.asked = replace(answers.asked, count=len(panel.segments[ALL]))
+    answers.batches = batches
+    # The accumulator calls this after each batch, so `are_certain` knows all earlier scores.
+    answers.on_scores = judged_scores.add
+    return answers
 
 
 class _JudgedScores:

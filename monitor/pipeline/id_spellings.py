@@ -20,7 +20,7 @@ from monitor.model.errors import ConfigError, SourceError
 from monitor.model.explanation import FaultKind, Finding
 from monitor.model.rankings import ALL, Arm, Coverage, CoverageReason, UserTable
 from monitor.model.run_reasons import IdKind, IdMismatch
-from monitor.pipeline.pull import Arms, ask_in_time
+from monitor.pipeline.pull import ComparisonSources, ask_in_time
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.decomposition import find_affected_segment, rows_of_segment
 from monitor.statistics.attribution.scene import Scene
@@ -127,7 +127,7 @@ def _find_respelled_since(
 
 
 def explain_missing_users(
-    arms: Arms,
+    sources: ComparisonSources,
     coverage: Coverage,
     slot: datetime,
     seconds_left: float,
@@ -142,12 +142,12 @@ def explain_missing_users(
         missing = coverage.all.users_by_reason.get((arm, CoverageReason.MISSING), 0)
         # An arm with at least `LEAST_COMMON_SHARE` of the users has no mismatch.
         if missing > (1 - LEAST_COMMON_SHARE) * coverage.all.asked_of(arm):
-            mismatches.append(compare_users(arms, arm, slot, seconds_left))
+            mismatches.append(compare_users(sources, arm, slot, seconds_left))
     return tuple(filter(None, mismatches))
 
 
 def compare_users(
-    arms: Arms,
+    sources: ComparisonSources,
     arm: Arm,
     slot: datetime,
     seconds_left: float,
@@ -156,23 +156,23 @@ def compare_users(
 
     Return None if both spell ids alike, or if the arm cannot list its users in time.
     """
-    if arm not in arms.listed or seconds_left <= 0:
+    if arm not in sources.listed or seconds_left <= 0:
         return None
     try:
-        panel = ask_in_time(partial(arms.users.users, slot, ()), seconds_left, "late")
-        listed = ask_in_time(partial(arms.listed[arm].users, slot, ()), seconds_left, "late")
+        panel = ask_in_time(partial(sources.users.users, slot, ()), seconds_left, "late")
+        listed = ask_in_time(partial(sources.listed[arm].users, slot, ()), seconds_left, "late")
     except (ConfigError, SourceError):  # pulling the lists of the arm reports the same error
         return None
-    return compare_listed_users(arms, arm, panel, listed)
+    return compare_listed_users(sources, arm, panel, listed)
 
 
 def compare_listed_users(
-    arms: Arms, arm: Arm, panel: UserTable, listed: UserTable
+    sources: ComparisonSources, arm: Arm, panel: UserTable, listed: UserTable
 ) -> IdMismatch | None:
     """Return why the users that an arm lists have other ids than the panel. None if they match."""
     mismatch = find_user_mismatch(panel.users, listed.users)
     if mismatch is None:
         return None
     # Examples would show the ids that pseudonyms hide.
-    shown = mismatch if arms.pseudonyms is None else mismatch.without_examples
+    shown = mismatch if sources.pseudonyms is None else mismatch.without_examples
     return replace(shown, arm=arm)

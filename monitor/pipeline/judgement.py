@@ -220,14 +220,9 @@ def _lacks_value(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
     if not metric_summaries:
         return True
     for summary in metric_summaries:
-        # ``rule.segments`` is "all", "each", or the names of segments.
-        if rule.segments == "all":
-            is_judged = summary.segment == ALL
-        else:
-            is_judged = rule.segments == "each" or summary.segment in rule.segments
         has_value = summary.value(str(rule.statistic)) is not None
         # A segment without users has no value, so no value is missing.
-        if is_judged and summary.n and not has_value:
+        if rule.may_judge(summary.segment) and summary.n and not has_value:
             return True
     return False
 

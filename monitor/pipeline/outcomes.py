@@ -13,7 +13,7 @@ from monitor.model.rankings import ALL, Arm, UserSums
 from monitor.model.runs import Histogram, Summary
 from monitor.model.statistics import DerivedMetric
 from monitor.model.unpaired import ARM_COLUMN, OutcomeGap, UnpairedPlan
-from monitor.pipeline.pull import Arms, OutcomeSources, ask_in_time
+from monitor.pipeline.pull import ComparisonSources, OutcomeSources, ask_in_time
 from monitor.statistics.unpaired.outcomes import (
     OutcomeMoments,
     half_width,
@@ -27,7 +27,7 @@ _LATE_MESSAGE = "the outcomes did not arrive before the run's deadline"
 
 def measure_outcomes(
     plan: UnpairedPlan,
-    arms: Arms,
+    sources: ComparisonSources,
     switched: "pd.Index[str]",
     slot: datetime,
     seconds_left: Callable[[], float],
@@ -37,28 +37,28 @@ def measure_outcomes(
     Users that ``switched`` arms are left out. A user without a row in the log has the outcome 0.
     Returns the gap of each outcome, and sentences about what could not be read.
     """
-    sources = None if arms.unpaired is None else arms.unpaired.outcomes
-    if sources is None:
+    outcome_sources = None if sources.unpaired is None else sources.unpaired.outcomes
+    if outcome_sources is None:
         return (), []
-    ask_users = partial(sources.users.users, slot, (ARM_COLUMN,))
+    ask_users = partial(outcome_sources.users.users, slot, (ARM_COLUMN,))
     try:
         assigned = ask_in_time(ask_users, seconds_left(), _LATE_MESSAGE)
-        answers, failures = _ask_sums(sources, plan.outcomes, slot, seconds_left)
+        answers, failures = _ask_sums(outcome_sources, plan.outcomes, slot, seconds_left)
     except SourceError as error:
-        return (), [_describe_failure(arms, error)]
+        return (), [_describe_failure(sources, error)]
     is_in_one_arm = ~assigned.users.isin(switched)
     users = {}
     for arm in Arm:
         users[arm] = assigned.users[is_in_one_arm & (assigned.segments[ARM_COLUMN] == arm)]
     days = (slot - plan.since) / _DAY
     gaps = []
-    unread_inputs = [_describe_failure(arms, error) for error in failures]
+    unread_inputs = [_describe_failure(sources, error) for error in failures]
     for answer in answers:
         for column in answer.columns:
             gap = _compare_outcome(column, answer.now.sums, answer.before.sums, users, days)
             gaps.append(gap)
         for sums in (answer.now, answer.before):
-            unread_inputs += arms.describe_unreadable(sums.unreadable)
+            unread_inputs += sources.describe_unreadable(sums.unreadable)
     return tuple(gaps), list(dict.fromkeys(unread_inputs))
 
 
@@ -72,7 +72,7 @@ class _Answer:
 
 
 def _ask_sums(
-    sources: OutcomeSources,
+    outcome_sources: OutcomeSources,
     columns: tuple[str, ...],
     slot: datetime,
     seconds_left: Callable[[], float],
@@ -84,8 +84,8 @@ def _ask_sums(
     """
 
     def ask(part: tuple[str, ...]) -> _Answer:
-        ask_now = partial(sources.now.sums, slot, part)
-        ask_before = partial(sources.before.sums, slot, part)
+        ask_now = partial(outcome_sources.now.sums, slot, part)
+        ask_before = partial(outcome_sources.before.sums, slot, part)
         return _Answer(
             columns=part,
             now=ask_in_time(ask_now, seconds_left(), _LATE_MESSAGE),
@@ -107,8 +107,8 @@ def _ask_sums(
     return answers, failures
 
 
-def _describe_failure(arms: Arms, error: SourceError) -> str:
-    return f"outcomes: {arms.error_text(error)}"
+def _describe_failure(sources: ComparisonSources, error: SourceError) -> str:
+    return f"outcomes: {sources.error_text(error)}"
 
 
 def _compare_outcome(

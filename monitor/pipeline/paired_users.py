@@ -47,7 +47,7 @@ class PairedSteps(SlotContext):
         mismatches = measured.run.id_mismatches
         if not comparison.judging.shows_items:
             mismatches = tuple(mismatch.without_examples for mismatch in mismatches)
-        mismatches += explain_missing_users(self.arms, coverage, self.slot, self.seconds_left())
+        mismatches += explain_missing_users(self.sources, coverage, self.slot, self.seconds_left())
         split = None
         explanation = None
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from math import inf
@@ -50,7 +50,7 @@ SOURCE_GRACE_S = 2.0
 
 
 @immutable
-class Arms:
+class ComparisonSources:
     """The opened sources of one comparison.
 
     - ``dimensions`` are the columns of the users' source from which segments are made.
@@ -80,7 +80,7 @@ class Arms:
     scores_to: ports.ScoreSink | None = None
     pseudonyms: Pseudonyms | None = None
     listed: Mapping[Arm, ports.UserSource] = field(default_factory=dict)
-    unpaired: UnpairedArms | None = None
+    unpaired: UnpairedSources | None = None
 
     def hide_ids(self, users: UserBatch) -> UserBatch:
         """Replace the users' ids by pseudonyms, if the comparison uses pseudonyms."""
@@ -101,7 +101,7 @@ class Arms:
 
 
 @immutable
-class UnpairedArms:
+class UnpairedSources:
     """The sources that only an unpaired comparison has. Its users have the column `ARM_COLUMN`.
 
     - ``lists`` gives the current lists of each arm. If the sources are joined, they are not used.
@@ -140,7 +140,7 @@ class SlotContext:
     """What each step of a run in one slot needs."""
 
     comparison: Comparison
-    arms: Arms
+    sources: ComparisonSources
     slot: datetime
     memory: Memory
     stopwatch: Stopwatch
@@ -150,7 +150,7 @@ class SlotContext:
         return self.stopwatch.seconds_left(self.comparison.measuring.deadline)
 
 
-@immutable
+@dataclass(slots=True, kw_only=True)
 class SourceAnswers:
     """What the sources answered.
 
@@ -167,7 +167,7 @@ class SourceAnswers:
     - ``on_scores`` is called with the scores of each batch before the next batch is read.
 
     While batches are read, ``unread_inputs``, ``doubts``, ``seconds`` and ``arrival_gaps`` may
-    grow. See `add`.
+    grow: further users are asked (see `add`), or values that cannot be read are found.
     """
 
     asked: AskedUsers
@@ -183,15 +183,15 @@ class SourceAnswers:
 
     def add(self, further: SourceAnswers) -> None:
         """Add the answers of further users, except their batches."""
-        _append_new(self.unread_inputs, further.unread_inputs)
-        _append_new(self.doubts, further.doubts)
+        append_new(self.unread_inputs, further.unread_inputs)
+        append_new(self.doubts, further.doubts)
         for arm, seconds in further.seconds.items():
             self.seconds[arm] += seconds
         for name, gaps in further.arrival_gaps.items():
             self.arrival_gaps.setdefault(name, []).extend(gaps)
 
 
-def _append_new(items: list[_T], further: Iterable[_T]) -> None:
+def append_new(items: list[_T], further: Iterable[_T]) -> None:
     """Append those further items that the list does not have yet."""
     for item in further:
         if item not in items:
@@ -199,41 +199,36 @@ def _append_new(items: list[_T], further: Iterable[_T]) -> None:
 
 
 @contextmanager
-def join_all(
-    comparison: Comparison,
-    arms: Arms,
-    source: ports.JoinedSource,
-    slot: datetime,
-    timeout_s: float,
-) -> Iterator[SourceAnswers]:
+def join_all(context: SlotContext, source: ports.JoinedSource) -> Iterator[SourceAnswers]:
     """Yield one `SourceAnswers` for all users. The source joins both arms while it is read.
 
     Raises SourceError if the source fails.
     """
-    measuring = comparison.measuring
+    sources = context.sources
+    measuring = context.comparison.measuring
     request = JoinRequest(
         k=measuring.k,
-        slot=slot,
-        timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
+        slot=context.slot,
+        timeout_s=max(context.seconds_left(), _LEAST_TIMEOUT_S),
         max_segment_values=measuring.max_segment_values,
-        shows_examples=arms.pseudonyms is None,
+        shows_examples=sources.pseudonyms is None,
     )
     deadline = Deadline.after(request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
-    weights, relevance = _ask_weights_and_relevance(arms, slot)
+    weights, relevance = _ask_weights_and_relevance(sources, context.slot)
     with source.read(request) as joined:
         errors = [call.wait(deadline, late_message) for call in (weights, relevance)]
         unread_inputs = list(filter(None, errors))
-        _append_new(unread_inputs, joined.unread_inputs)
-        _append_new(unread_inputs, arms.describe_unreadable(relevance.unreadable))
+        append_new(unread_inputs, joined.unread_inputs)
+        append_new(unread_inputs, sources.describe_unreadable(relevance.unreadable))
 
         def add_unreadable() -> None:
             # Only after the last user, the source has found all values that it cannot read.
-            _append_new(unread_inputs, arms.describe_unreadable(joined.unreadable))
+            append_new(unread_inputs, sources.describe_unreadable(joined.unreadable))
 
         def read_batches(local: ports.JoinedAnswers, size: int) -> Iterator[UserBatch]:
             for batch in local.batches(size):
-                hidden = arms.hide_ids(batch)
+                hidden = sources.hide_ids(batch)
                 yield replace(hidden, weights=weights.answer, relevance=relevance.answer)
             add_unreadable()
 
@@ -250,14 +245,15 @@ def join_all(
             relevance=relevance.answer,
         )
         if isinstance(joined, ports.RemoteAnswers):
-            yield replace(answers, measure_remotely=partial(read_parts, joined))
+            answers.measure_remotely = partial(read_parts, joined)
         else:
-            yield replace(answers, batches=partial(read_batches, joined))
+            answers.batches = partial(read_batches, joined)
+        yield answers
 
 
 def draw_panel(
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     slot: datetime,
     timeout_s: float,
 ) -> Panel:
@@ -265,12 +261,14 @@ def draw_panel(
     late_message = (
         f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
     )
-    table = ask_in_time(partial(arms.users.users, slot, arms.dimensions), timeout_s, late_message)
-    if arms.pseudonyms is None or comparison.measuring.sample is None:
+    table = ask_in_time(
+        partial(sources.users.users, slot, sources.dimensions), timeout_s, late_message
+    )
+    if sources.pseudonyms is None or comparison.measuring.sample is None:
         return replace(draw_users(table, comparison, slot), unreadable=table.unreadable)
     # A draw depends on the ids. The users whose lists are stored are drawn by pseudonyms, so the
     # panel is drawn by pseudonyms too.
-    pseudonyms = arms.pseudonyms.hide(table.users)
+    pseudonyms = sources.pseudonyms.hide(table.users)
     panel = draw_users(replace(table, users=pseudonyms), comparison, slot)
     users = table.users[find_users(panel.users, pseudonyms)]
     return replace(panel, users=users, unreadable=table.unreadable)
@@ -278,7 +276,7 @@ def draw_panel(
 
 def pull_all(
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     panel: Panel,
     slot: datetime,
     timeout_s: float,
@@ -290,14 +288,14 @@ def pull_all(
     source fails or is late, a sentence in ``unread_inputs`` says so.
     """
     measuring = comparison.measuring
-    request = _make_request(comparison, arms, panel, slot, timeout_s)
+    request = _make_request(comparison, sources, panel, slot, timeout_s)
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + SOURCE_GRACE_S)
     late_message = f"no answer when the run's deadline passed after {request.timeout_s:.1f} s"
 
     # All calls begin before the first wait, so that the answers are from the same moment.
-    calls, second_baseline = _ask_for_lists(comparison, arms, request)
-    weights, relevance = _ask_weights_and_relevance(arms, slot)
+    calls, second_baseline = _ask_for_lists(comparison, sources, request)
+    weights, relevance = _ask_weights_and_relevance(sources, slot)
     pulls = {}
     for arm, call in calls.items():
         call.wait(deadline, late_message)
@@ -320,7 +318,7 @@ def pull_all(
         relevance=relevance.answer,
         second_baseline=second_baseline.answer,
     )
-    users = arms.hide_ids(users)
+    users = sources.hide_ids(users)
     if measuring.noise_floor is NoiseFloor.TEMPORAL and memory.last_lists is not None:
         last_pull = Pull(rankings=memory.last_lists.baseline, failures={})
         users = replace(users, second_baseline=last_pull)
@@ -340,7 +338,7 @@ def pull_all(
     return SourceAnswers(
         asked=AskedUsers(count=len(panel.segments[ALL]), segments=tuple(panel.segments)),
         batches=partial(split_users, users),
-        unread_inputs=[*filter(None, sentences), *arms.describe_unreadable(unreadable)],
+        unread_inputs=[*filter(None, sentences), *sources.describe_unreadable(unreadable)],
         doubts=doubts,
         arrival_gaps=arrival_gaps,
         weights=weights.answer,
@@ -352,7 +350,7 @@ def pull_all(
 
 def _make_request(
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     panel: Panel,
     slot: datetime,
     timeout_s: float,
@@ -370,7 +368,7 @@ def _make_request(
         slot=slot,
         timeout_s=max(timeout_s, _LEAST_TIMEOUT_S),
         together="\0".join(order_seed),
-        on_progress=arms.on_progress,
+        on_progress=sources.on_progress,
         # A run that begins again after an interruption uses stored answers, if they are not older
         # than the longest run.
         answers_valid_s=measuring.deadline.total_seconds(),
@@ -386,32 +384,37 @@ def ask_in_time(read: Callable[[], _T], timeout_s: float, late_message: str) -> 
 
 
 def _ask_for_lists(
-    comparison: Comparison, arms: Arms, request: PullRequest
+    comparison: Comparison, sources: ComparisonSources, request: PullRequest
 ) -> tuple[dict[Arm, AskedSource[Pull]], AskedSource[Pull]]:
     """Ask both arms for lists, and ask for the second lists of the noise floor."""
     calls: dict[Arm, AskedSource[Pull]] = {}
-    sources = (arms.baseline, arms.candidate)
-    for arm, source, name in zip(Arm, sources, comparison.arms, strict=True):
-        answers_path = arms.answers_path(request.slot, name)
+    for arm, source, name in zip(
+        Arm, (sources.baseline, sources.candidate), comparison.arms, strict=True
+    ):
+        answers_path = sources.answers_path(request.slot, name)
         pull = methodcaller("pull", replace(request, what=arm, answers_path=answers_path))
-        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, arms.error_text)
+        calls[arm] = AskedSource(f"{comparison.name}-{arm}", source, pull, sources.error_text)
     floor_request = replace(
         request,
         what="noise floor",
-        answers_path=arms.answers_path(request.slot, "noise floor"),
+        answers_path=sources.answers_path(request.slot, "noise floor"),
         # A cache would return the baseline's first lists again, and the noise floor would be 0.
         is_uncached=comparison.measuring.noise_floor is NoiseFloor.SERVE,
     )
     pull = methodcaller("pull", floor_request)
-    return calls, AskedSource("noise_floor", arms.second_baseline, pull, arms.error_text)
+    return calls, AskedSource("noise_floor", sources.second_baseline, pull, sources.error_text)
 
 
 def _ask_weights_and_relevance(
-    arms: Arms, slot: datetime
+    sources: ComparisonSources, slot: datetime
 ) -> tuple[AskedSource[ItemWeights], AskedSource[RelevanceTable]]:
     return (
-        AskedSource("item_weights", arms.weights, methodcaller("weights", slot), arms.error_text),
-        AskedSource("relevance", arms.relevance, methodcaller("relevance", slot), arms.error_text),
+        AskedSource(
+            "item_weights", sources.weights, methodcaller("weights", slot), sources.error_text
+        ),
+        AskedSource(
+            "relevance", sources.relevance, methodcaller("relevance", slot), sources.error_text
+        ),
     )
 
 

@@ -24,7 +24,7 @@ from monitor.pipeline.expectations import (
     messages_need_earlier_runs,
 )
 from monitor.pipeline.judgement import AVERAGED_RUNS, judge_run
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import ComparisonSources
 from monitor.pipeline.run_assessment import add_last_ok, assess_run
 from monitor.pipeline.run_explanation import HEALTHY_RUNS
 from monitor.pipeline.run_measurement import measure_slot
@@ -59,7 +59,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
 
 def execute(
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     claim: Claim,
     memory: Memory,
     clock: Clock,
@@ -77,21 +77,23 @@ def execute(
     """
     stopwatch = Stopwatch(clock)
     try:
-        measurement = measure_slot(comparison, arms, claim.slot, memory, stopwatch, scores=scores)
+        measurement = measure_slot(
+            comparison, sources, claim.slot, memory, stopwatch, scores=scores
+        )
     except SourceError as error:
         return failed_result(
             comparison,
             claim,
             memory,
             clock,
-            error_text=arms.error_text(error),
+            error_text=sources.error_text(error),
             stage_seconds=stopwatch.seconds,
         )
     run = measurement.run
     status, reasons = assess_run(comparison, measurement, memory)
-    if arms.scores_to is not None:
+    if sources.scores_to is not None:
         with stopwatch.stage("write"):
-            write_error = write_scores(comparison, arms.scores_to, claim, status, run.scores)
+            write_error = write_scores(comparison, sources.scores_to, claim, status, run.scores)
         if write_error is not None:
             reasons = (*reasons, RunReason(kind=RunReasonKind.LEFT_OUT, text=write_error))
     run = replace(

@@ -19,7 +19,7 @@ from monitor.pipeline.freshness import summarize_gaps
 from monitor.pipeline.item_titles import add_titles
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.paired_users import PairedSteps
-from monitor.pipeline.pull import Arms, SlotContext
+from monitor.pipeline.pull import ComparisonSources, SlotContext
 from monitor.pipeline.run_scores import RunScores, draw_scores
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.unpaired_users import UnpairedSteps, read_unpaired
@@ -27,7 +27,7 @@ from monitor.pipeline.unpaired_users import UnpairedSteps, read_unpaired
 
 def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are for tests
     comparison: Comparison,
-    arms: Arms,
+    sources: ComparisonSources,
     slot: datetime,
     memory: Memory,
     stopwatch: Stopwatch,
@@ -48,12 +48,12 @@ def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are fo
     subset_users = subset_users or users_in_subset(measuring.k)
     if stopwatch.clock.now() < slot + measuring.relevance_after:
         # Relevance must not be read too early, because incomplete relevance looks complete.
-        arms = replace(arms, relevance=None)
+        sources = replace(sources, relevance=None)
     scores = RunScores() if scores is None else scores
     # If the scores are also written to a sink, all of them are needed.
-    keep = measuring.keep_scores if arms.scores_to is None else Keep.ALL
+    keep = measuring.keep_scores if sources.scores_to is None else Keep.ALL
     context = SlotContext(
-        comparison=comparison, arms=arms, slot=slot, memory=memory, stopwatch=stopwatch
+        comparison=comparison, sources=sources, slot=slot, memory=memory, stopwatch=stopwatch
     )
     steps: PairedSteps | UnpairedSteps = extend(PairedSteps, context)
     if measuring.unpaired is not None:
@@ -70,7 +70,7 @@ def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are fo
             relevance=answers.relevance,
             subset_users=subset_users,
             keep=keep,
-            pseudonyms=arms.pseudonyms,
+            pseudonyms=sources.pseudonyms,
         )
         for batch_scores in accumulator.measure(divided_answers, measurer, stopwatch, batch_users):
             scores.add(draw_scores(batch_scores, keep, comparison))
@@ -98,7 +98,7 @@ def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are fo
     with stopwatch.stage("explain"):
         measurement = steps.explain(measured_users)
         explanation, titles_error = add_titles(
-            measurement.run.explanation, arms.titles, slot, context.seconds_left()
+            measurement.run.explanation, sources.titles, slot, context.seconds_left()
         )
     left_out = measurement.left_out
     if titles_error is not None:

@@ -15,7 +15,7 @@ from typing import Any
 from monitor.model.rankings import Pull, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import PullRequest
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import ComparisonSources
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +41,8 @@ class SharedAnswers:
         self._lock = threading.Lock()
         self._answers: dict[tuple[str, object], _Answer] = {}
 
-    def shared_by(self, comparison: Comparison, arms: Arms) -> Arms:
-        """Return the comparison's arms with sources that share their answers."""
+    def shared_by(self, comparison: Comparison, sources: ComparisonSources) -> ComparisonSources:
+        """Return the sources. They share their answers with the family's other comparisons."""
         valid_s = comparison.measuring.deadline.total_seconds()
 
         def share(source: object, source_name: str) -> _SharedSource:
@@ -52,13 +52,15 @@ class SharedAnswers:
 
         baseline_name, candidate_name = comparison.arms
         shared = replace(
-            arms,
-            baseline=share(arms.baseline, baseline_name),
-            candidate=share(arms.candidate, candidate_name),
-            users=share(arms.users, "users"),
+            sources,
+            baseline=share(sources.baseline, baseline_name),
+            candidate=share(sources.candidate, candidate_name),
+            users=share(sources.users, "users"),
         )
-        if arms.second_baseline is not None:
-            shared = replace(shared, second_baseline=share(arms.second_baseline, "second baseline"))
+        if sources.second_baseline is not None:
+            shared = replace(
+                shared, second_baseline=share(sources.second_baseline, "second baseline")
+            )
         return shared
 
     def _get_or_ask(

@@ -31,7 +31,7 @@ from monitor.pipeline.unpaired_faults import (
     UnpairedPast,
     find_fault_since_run,
     find_fault_since_test,
-    find_stale_candidate,
+    find_pre_test_lists,
     make_scene_since_run,
 )
 from monitor.statistics.attribution.decomposition import compare_exposure
@@ -129,9 +129,9 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
         shows_items = comparison.judging.shows_items
         fault_since_run = find_fault_since_run(users, past, scene, shows_items=shows_items)
     fault = fault_since_run
-    stale = find_stale_candidate(users, former)
-    if stale is not None and _is_better(stale, fault):
-        fault = Fault(finding=stale)
+    pre_test_lists = find_pre_test_lists(users, former)
+    if pre_test_lists is not None and _is_better(pre_test_lists, fault):
+        fault = Fault(finding=pre_test_lists)
     elif fault is None:
         fault = find_fault_since_test(users)
     explanation = _make_explanation(series, gaps, fault, users, results)
@@ -144,7 +144,7 @@ def explain_unpaired(  # noqa: PLR0913 - what is known of a run
     return _make_split(users, metric, scene), explanation
 
 
-def _is_better(stale: Finding, fault: Fault | None) -> bool:
+def _is_better(pre_test_lists: Finding, fault: Fault | None) -> bool:
     """Return whether pre-test lists explain more than the fault since an earlier run.
 
     Pre-test lists have many new items too, if they are compared with that run.
@@ -152,7 +152,7 @@ def _is_better(stale: Finding, fault: Fault | None) -> bool:
     if fault is None or "is_general" in fault.finding.detail:
         return True
     finding = fault.finding
-    return finding.kind.facts.looks_like_training and stale.users >= finding.users
+    return finding.kind.facts.looks_like_training and pre_test_lists.users >= finding.users
 
 
 def _make_explanation(

@@ -18,8 +18,8 @@ from monitor.statistics.attribution.decomposition import find_affected_segment, 
 from monitor.statistics.attribution.faults import Fault, find_fault
 from monitor.statistics.attribution.scene import LEAST_AFFECTED_USERS, Scene
 
-STALE_SHARE = 0.5
-"""The candidate is stale if at least this share of its users get their pre-test list.
+PRE_TEST_SHARE = 0.5
+"""If at least this share of the candidate's users get their pre-test list, this is the fault.
 
 It is then the candidate's fault, although the baseline's lists changed more.
 """
@@ -74,7 +74,7 @@ def find_fault_since_run(
     respelled = find_respelled(scene, finding, names.name_item, ())
     if respelled is not None:
         fault = Fault(finding=respelled if shows_items else respelled.without_examples)
-    return None if fault is None else _count_all(fault, users)
+    return None if fault is None else _count_all(fault, users, scene)
 
 
 def find_fault_since_test(users: DividedSubset) -> Fault | None:
@@ -82,41 +82,39 @@ def find_fault_since_test(users: DividedSubset) -> Fault | None:
 
     None if the lists of both arms changed equally much.
     """
-    stale = find_stale_candidate(users)
+    pre_test_lists = find_pre_test_lists(users)
     # Compared with so many unchanged lists, the baseline's lists seem to change too much.
-    if stale is not None and stale.share >= STALE_SHARE:
-        return Fault(finding=stale)
+    if pre_test_lists is not None and pre_test_lists.share >= PRE_TEST_SHARE:
+        return Fault(finding=pre_test_lists)
     batch = users.subset.pairing.batch
     is_known = batch.baseline_lengths > 0
     scene = _make_scene(users, is_known, (batch.baseline, batch.baseline_lengths), None)
     fault = None if scene is None else find_fault(scene)
-    if fault is not None:
-        return _count_all(fault, users)
-    return None if stale is None else Fault(finding=stale)
+    if scene is not None and fault is not None:
+        return _count_all(fault, users, scene)
+    return None if pre_test_lists is None else Fault(finding=pre_test_lists)
 
 
-def find_stale_candidate(
-    users: DividedSubset, former: RecodedLists | None = None
-) -> Finding | None:
+def find_pre_test_lists(users: DividedSubset, former: RecodedLists | None = None) -> Finding | None:
     """Find users of the candidate that get their pre-test list.
 
     None if not far more users of the candidate than of the baseline get it. With lists of an
     earlier run (``former``), only users count that got another list then.
     """
     pre_test = users.subset.pairing.batch
-    is_stale = OwnLists.of_pairs(pre_test).is_same
+    has_pre_test_list = OwnLists.of_pairs(pre_test).is_same
     if former is not None:
         lists = former.batch.candidate
         lengths = former.batch.candidate_lengths
         then = replace(pre_test, candidate=lists, candidate_lengths=lengths)
-        is_stale = is_stale & (lengths > 0) & ~OwnLists.of_pairs(then).is_same
+        has_pre_test_list = has_pre_test_list & (lengths > 0) & ~OwnLists.of_pairs(then).is_same
     candidate = users.rows(Arm.CANDIDATE)
     baseline = users.rows(Arm.BASELINE)
     if not len(baseline):
         return None
-    affected = is_stale[candidate]
+    affected = has_pre_test_list[candidate]
     count = int(affected.sum())
-    usual_share = float(is_stale[baseline].mean())
+    usual_share = float(has_pre_test_list[baseline].mean())
     if count < LEAST_AFFECTED_USERS + TIMES_KEPT * usual_share * len(candidate):
         return None
     segments = {}
@@ -126,7 +124,7 @@ def find_stale_candidate(
     segment = find_affected_segment(affected, usual_share, segments)
     affected_inside = affected[rows_of_segment(segment, segments)]
     return Finding(
-        kind=FaultKind.STALE,
+        kind=FaultKind.UNCHANGED,
         arms=(Arm.CANDIDATE,),
         segment=segment,
         segment_share=float(affected_inside.mean()),
@@ -137,12 +135,24 @@ def find_stale_candidate(
     )
 
 
-def _count_all(fault: Fault, users: DividedSubset) -> Fault:
-    """Return the findings about the users in a scene as findings about all users of their arms."""
+def _count_all(fault: Fault, users: DividedSubset, scene: Scene) -> Fault:
+    """Return the findings about the users in a scene as findings about all users of their arms.
+
+    The affected users are counted from the finding's segment. It may be a larger part of an arm
+    than of the scene, which has equally many users of each arm.
+    """
 
     def count(finding: Finding) -> Finding:
-        compared = sum(len(users.rows(arm)) for arm in finding.arms)
-        return replace(finding, users=round(finding.share * compared), compared=compared)
+        in_segment = 0
+        for arm in finding.arms:
+            segments = {name: users.rows(arm, name) for name in users.segments}
+            in_segment += len(rows_of_segment(finding.segment, segments))
+        affected_share = finding.users / len(rows_of_segment(finding.segment, scene.segments))
+        return replace(
+            finding,
+            users=round(affected_share * in_segment),
+            compared=sum(len(users.rows(arm)) for arm in finding.arms),
+        )
 
     also = None if fault.also is None else count(fault.also)
     return replace(fault, finding=count(fault.finding), also=also)

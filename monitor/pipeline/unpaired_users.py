@@ -45,7 +45,7 @@ from monitor.pipeline.earlier_lists import measure_arm_scores
 from monitor.pipeline.id_spellings import explain_missing_users
 from monitor.pipeline.measured_users import MeasuredUsers, Measurement
 from monitor.pipeline.outcomes import measure_outcomes, summarize_outcomes
-from monitor.pipeline.pull import SlotContext, SourceAnswers, UnpairedArms, ask_in_time
+from monitor.pipeline.pull import SlotContext, SourceAnswers, UnpairedSources, ask_in_time
 from monitor.pipeline.run_explanation import mention_subset
 from monitor.pipeline.score import leading_metric
 from monitor.pipeline.unpaired_explanation import add_differences, explain_unpaired
@@ -155,9 +155,9 @@ class UnpairedSteps(SlotContext):
         )
         measured_users = accumulator.coverage.all.asked
         mismatches: tuple[IdMismatch, ...] = ()
-        if self.arms.unpaired is not None:
-            arms = replace(self.arms, listed=self.arms.unpaired.listed)
-            mismatches = explain_missing_users(arms, coverage, self.slot, self.seconds_left())
+        if self.sources.unpaired is not None:
+            sources = replace(self.sources, listed=self.sources.unpaired.listed)
+            mismatches = explain_missing_users(sources, coverage, self.slot, self.seconds_left())
         run = replace(
             run,
             coverage=coverage,
@@ -209,9 +209,9 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
     Raises SourceError if the users cannot be read in time, if the planned split has changed, or if
     the test begins later than the slot.
     """
-    sources = context.arms.unpaired
+    unpaired = context.sources.unpaired
     earlier = context.memory.last_unpaired
-    if sources is None:
+    if unpaired is None:
         raise ValueError(f"{context.comparison.name} is a paired comparison")
     if context.slot <= plan.since:
         raise SourceError(write_too_early(format_second(plan.since)))
@@ -220,15 +220,15 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
         most_users = earlier.most_users
         if earlier.baseline_share != plan.baseline_share:
             raise SourceError(write_changed_split(plan.baseline_share, earlier.baseline_share))
-    if sources.log is not None:
-        context, sources = _begin_reading(context, sources, sources.log)
+    if unpaired.log is not None:
+        context, unpaired = _begin_reading(context, unpaired, unpaired.log)
     with context.stopwatch.stage("users"):
-        read = partial(sources.assigned.assigned, context.slot)
+        read = partial(unpaired.assigned.assigned, context.slot)
         assigned = ask_in_time(read, context.seconds_left(), _LATE_MESSAGE)
-        served_by_other, served_by_any = _count_served(context, sources, assigned.switched)
+        served_by_other, served_by_any = _count_served(context, unpaired, assigned.switched)
     with context.stopwatch.stage("outcomes"):
         outcomes, unread_inputs = measure_outcomes(
-            plan, context.arms, assigned.switched, context.slot, context.seconds_left
+            plan, context.sources, assigned.switched, context.slot, context.seconds_left
         )
     count = assigned.count
     results = UnpairedResults(
@@ -242,8 +242,8 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
         served_by_any=served_by_any,
         most_users=max(most_users, sum(count.values()) + len(assigned.switched)),
     )
-    if context.arms.pseudonyms is not None:
-        hidden = context.arms.pseudonyms.hide(assigned.switched)
+    if context.sources.pseudonyms is not None:
+        hidden = context.sources.pseudonyms.hide(assigned.switched)
         assigned = replace(assigned, switched=hidden)
     return extend(
         UnpairedSteps,
@@ -255,28 +255,28 @@ def read_unpaired(context: SlotContext, plan: UnpairedPlan) -> UnpairedSteps:
 
 
 def _begin_reading(
-    context: SlotContext, sources: UnpairedArms, log: LogSource
-) -> tuple[SlotContext, UnpairedArms]:
+    context: SlotContext, unpaired: UnpairedSources, log: LogSource
+) -> tuple[SlotContext, UnpairedSources]:
     """Begin to read the log. Returns the context and the sources with its users and lists."""
-    arms = context.arms
-    rows = log.read(context.slot, (*arms.dimensions, ARM_COLUMN), context.seconds_left())
-    sources = replace(sources, assigned=rows.assigned, lists=rows.lists)
-    arms = replace(arms, users=rows.users, baseline=rows.before, unpaired=sources)
-    return replace(context, arms=arms), sources
+    sources = context.sources
+    rows = log.read(context.slot, (*sources.dimensions, ARM_COLUMN), context.seconds_left())
+    unpaired = replace(unpaired, assigned=rows.assigned, lists=rows.lists)
+    sources = replace(sources, users=rows.users, baseline=rows.before, unpaired=unpaired)
+    return replace(context, sources=sources), unpaired
 
 
 def _count_served(
-    context: SlotContext, sources: UnpairedArms, switched: "pd.Index[str]"
+    context: SlotContext, unpaired: UnpairedSources, switched: "pd.Index[str]"
 ) -> tuple[int, int]:
     """Count the users whose newest list came from the other arm than the assigned one.
 
     Also counts the assigned users with a list of any arm. Users that ``switched`` are left out.
     Both are 0 if the comparison has no assignments, or if a source cannot be read.
     """
-    if sources.served is None:
+    if unpaired.served is None:
         return 0, 0
     tables = []
-    for source in (context.arms.users, sources.served):
+    for source in (context.sources.users, unpaired.served):
         read = partial(source.users, context.slot, (ARM_COLUMN,))
         try:
             tables.append(ask_in_time(read, context.seconds_left(), _LATE_MESSAGE))

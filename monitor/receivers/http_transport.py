@@ -95,12 +95,14 @@ class HttpExchange:
     def _connection(self) -> HTTPConnection:
         parts = urlsplit(self.url)
         host = parts.hostname or ""
-        place = (host, parts.port)
+        host_and_port = (host, parts.port)
         if self.proxy is not None:
-            place = (self.proxy.host, self.proxy.port)
+            host_and_port = (self.proxy.host, self.proxy.port)
         if parts.scheme != "https":
-            return HTTPConnection(*place)
-        connection = HTTPSConnection(*place, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH)
+            return HTTPConnection(*host_and_port)
+        connection = HTTPSConnection(
+            *host_and_port, ca_certs=self.ca_file or DEFAULT_CA_BUNDLE_PATH
+        )
         if self.proxy is not None:
             connection.set_tunnel(host, parts.port or 443, self.proxy.headers)
         return connection

@@ -20,7 +20,7 @@ from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource, do
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
-from monitor.pipeline.pull import Arms, OutcomeSources, UnpairedArms
+from monitor.pipeline.pull import ComparisonSources, OutcomeSources, UnpairedSources
 from monitor.pipeline.shared_answers import SharedAnswers
 from monitor.receivers import open_receivers
 from monitor.receivers.pings import RunPings
@@ -185,22 +185,22 @@ def open_comparison(
     matchers of the configuration that only alerts of this comparison can match. The name of the
     installation becomes a label of the alerts.
     """
-    arms = _open_arms(options, pseudonyms)
+    sources = _open_sources(options, pseudonyms)
     comparison = complete_comparison(options, settings, selectors)
     is_live = options.baseline.is_live or options.candidate.is_live
     if shared is not None:
-        arms = shared.shared_by(comparison, arms)
+        sources = shared.shared_by(comparison, sources)
     answers = _answers_of(options.family, settings) if is_live else None
     return WatchedComparison(
         comparison=comparison,
-        arms=arms,
+        sources=sources,
         schedule=to_schedule(options),
         answers=answers,
         is_live=is_live,
     )
 
 
-def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arms:
+def _open_sources(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> ComparisonSources:
     """Open all sources of one comparison."""
     baseline = options.baseline
     # The source of the second list for the noise floor. A temporal noise floor needs none, because
@@ -216,7 +216,7 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
     scores_to = None
     if options.scores_to is not None:
         scores_to = ScoreFiles(path=options.scores_to.kind_options.path)
-    arms = Arms(
+    sources = ComparisonSources(
         baseline=open_source(baseline),
         candidate=open_source(options.candidate),
         users=open_users(options.users, baseline),
@@ -231,11 +231,11 @@ def _open_arms(options: ComparisonOptions, pseudonyms: Pseudonyms | None) -> Arm
         listed=_open_listed_users(options),
     )
     if options.unpaired is not None:
-        arms = replace(arms, listed={}, unpaired=_open_unpaired(options.unpaired))
-    return arms
+        sources = replace(sources, listed={}, unpaired=_open_unpaired(options.unpaired))
+    return sources
 
 
-def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
+def _open_unpaired(options: UnpairedOptions) -> UnpairedSources:
     """Open the sources of an unpaired comparison.
 
     Without ``assignments``, the log of served lists also says which users are assigned.
@@ -255,7 +255,7 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedArms:
             now=open_outcomes(options.served_since),
             before=open_outcomes(options.outcomes_before),
         )
-    return UnpairedArms(
+    return UnpairedSources(
         lists={arm: open_source(options.lists_of(arm)) for arm in Arm},
         assigned=open_assigned(options.assigned),
         outcomes=outcomes,

@@ -34,7 +34,7 @@ from monitor.model.ports import Clock, ScoreSpool, do_nothing
 from monitor.model.rules import Comparison
 from monitor.model.runs import Claim, PullProgress, RunResult, RunStatus
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import ComparisonSources
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.pipeline.run_scores import RunScores
 from monitor.service.interrupts import interrupts_held
@@ -68,7 +68,7 @@ class WatchedComparison:
     """A comparison with its opened sources and its schedule."""
 
     comparison: Comparison
-    arms: Arms
+    sources: ComparisonSources
     schedule: Schedule
     answers: AnswerFolder | None = None  # stores the answers of a run until the run is stored
     # Whether the answers of its sources depend on the time of the request. If so, a slot that is
@@ -130,12 +130,12 @@ def backfill_runs(
 
     Yields nothing if the comparison has no source of relevance.
     """
-    if watched.arms.relevance is None:
+    if watched.sources.relevance is None:
         return
     runs = backfill_relevance(
         watched.comparison,
         store,
-        watched.arms.relevance,
+        watched.sources.relevance,
         clock,
         start=start,
         end=end,
@@ -375,13 +375,13 @@ class Runner:
 
         Nobody waits for a thread that hangs, but the sources stay locked until it ends.
         """
-        arms = replace(watched.arms, on_progress=partial(self._keep_progress, claim))
+        sources = replace(watched.sources, on_progress=partial(self._keep_progress, claim))
         if watched.answers is not None:
-            arms = replace(arms, answers_path=watched.answers.place)
+            sources = replace(sources, answers_path=watched.answers.path_start)
 
         def measure() -> RunResult:
             with watched.in_use:
-                return execute(watched.comparison, arms, claim, memory, clock, scores)
+                return execute(watched.comparison, sources, claim, memory, clock, scores)
 
         deadline = watched.comparison.measuring.deadline
         limit = deadline + timedelta(seconds=FINISHING_S)

@@ -54,7 +54,7 @@ class TitleCache:
         items: Collection[str],
     ) -> None:
         """Read the titles of these items from the source of the comparison into the cache."""
-        titles, failure = pull_titles(watched.arms.titles, slot, items, _SOURCE_WAIT_S)
+        titles, failure = pull_titles(watched.sources.titles, slot, items, _SOURCE_WAIT_S)
         if failure is not None:
             self._paused_until_s[comparison] = self._monotonic() + _PAUSE_S
         if len(self._titles) + len(titles) > _MOST_TITLES:

@@ -42,6 +42,7 @@ _TRAIT_OF_RULE = {
     "ShortLists": ListTrait.SHORT,
     "DuplicatedLists": ListTrait.DUPLICATED,
     "FailedLists": ListTrait.FAILED,
+    "FewerUsers": ListTrait.NOT_SERVED,
     "SharedList": ListTrait.SHARED,
     "StaleLists": ListTrait.UNCHANGED,
     "ExposureJump": ListTrait.EXPOSURE,
@@ -137,9 +138,12 @@ def _frozen_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
 
 def _coverage_rules(options: ComparisonOptions) -> Iterator[RuleOptions]:
     """Yield rules on the shares of users whose lists have a trait, such as a missing list."""
-    unmeasured_traits: tuple[ListTrait, ...] = ()
+    unmeasured_traits: set[ListTrait] = set()
     if options.unpaired is not None:
-        unmeasured_traits = TRAITS_OF_BOTH_ARMS  # no user has a list of each arm
+        unmeasured_traits.update(TRAITS_OF_BOTH_ARMS)  # no user has a list of each arm
+    if options.unpaired is None or options.unpaired.assignments is not None:
+        # The users of a run do not depend on who was served. `MissingLists` counts the others.
+        unmeasured_traits.add(ListTrait.NOT_SERVED)
     for arm, prefix in ((Arm.CANDIDATE, ""), (Arm.BASELINE, "Baseline")):
         for name, trait in _TRAIT_OF_RULE.items():
             needs_earlier_lists = trait in TRAITS_OF_EARLIER_LISTS

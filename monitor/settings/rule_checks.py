@@ -18,6 +18,7 @@ from monitor.model.statistics import (
     TRAITS_OF_BOTH_ARMS,
     TRAITS_OF_EARLIER_LISTS,
     DerivedMetric,
+    ListTrait,
 )
 from monitor.settings.rule_options import (
     CoverageRuleOptions,
@@ -70,6 +71,9 @@ def _check_coverage(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         )
     if trait in TRAITS_OF_BOTH_ARMS and comparison.has("unpaired"):
         yield problem_of("coverage", f"{_BOTH_LISTS_MESSAGE}: use another share")
+    is_log = comparison.unpaired is not None and not comparison.unpaired.has("assignments")
+    if trait is ListTrait.NOT_SERVED and not is_log:
+        yield problem_of("coverage", "needs unpaired without assignments: use missing")
     if rule.learned == "drop":
         yield problem_of(
             "learned",

@@ -305,7 +305,8 @@ class CoverageRuleOptions(_LearnedKeys):
     `missing` counts users without a list. `empty` counts users with an empty list. `short` counts
     users with a list of fewer than `k` items. `duplicated` counts users with an item twice in the
     list. `failed` counts users whose request failed. `unpaired` counts users that were not
-    compared. All other values are shares of the compared users. `shared_list` counts users with the
+    compared. In an unpaired comparison without `assignments`, `not_served` counts the users of the
+    run that the other arm served. All other values are shares of the compared users. `shared_list` counts users with the
     arm's most common list. `unchanged_list` counts users with the same list as in the last run,
     although lists of other users changed. `exposure_jump` is the largest change of one item's share
     of the lists, or of the first places: (now - before)² / (now + before), minus 40 times the mean

@@ -4,10 +4,11 @@ from monitor.model.rules import BaseRule, LearnedLimit, SimilarityRule
 
 RUNBOOKS = frozenset({
     "ArmsDiffered", "BaselineDuplicatedLists", "BaselineEmptyLists", "BaselineExposureJump",
-    "BaselineFailedLists", "BaselineFrozen", "BaselineMissingLists", "BaselineReplacedLists", "BaselineSharedList",
+    "BaselineFailedLists", "BaselineFewerUsers", "BaselineFrozen", "BaselineMissingLists",
+    "BaselineReplacedLists", "BaselineSharedList",
     "BaselineShiftedLists", "BaselineShortLists", "BaselineStaleLists", "BaselineTopTurned", "BothFrozen",
     "CandidateFrozen", "DatabaseAway", "DuplicatedLists", "EmptyLists", "ExposureJump",
-    "FailedLists", "FarGapRise", "FirstItemDiffers", "IdenticalLists", "InterleavedLists",
+    "FailedLists", "FarGapRise", "FewerUsers", "FirstItemDiffers", "IdenticalLists", "InterleavedLists",
     "MissingLists", "NoData", "NoiseExcess", "NoiseExcessTrend", "OverlapDrop", "RboDrop",
     "ReplacedLists", "RunFailing", "SelfGapDrop", "SelfGapRise", "SelfGapTrend", "SharedList", "SharedListTrend",
     "ShiftedLists", "ShortLists", "SimilarityDrop", "SimilarityRise", "SimilarityTrend",

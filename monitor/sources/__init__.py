@@ -3,10 +3,10 @@
 Each kind is a folder that declares a `SourceKind`. Opening a source does no I/O. Reading it does.
 """
 
-import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
@@ -43,18 +43,20 @@ SOURCES = Registry(
 )
 
 _T = TypeVar("_T", bound=OneOf)
+# Returns the part of a kind that reads one kind of data. None if the kind cannot read it.
+_Role = Callable[[SourceKind], Reader | None]
 
 
-def _readers(role: str, kinds: Mapping[str, SourceKind] = SOURCES) -> dict[str, Reader]:
+def _readers(role: _Role, kinds: Mapping[str, SourceKind] = SOURCES) -> dict[str, Reader]:
     readers = {}
     for kind, source in kinds.items():
-        reader = getattr(source, role)
+        reader = role(source)
         if reader is not None:
             readers[kind] = reader
     return readers
 
 
-def _from_kinds(role: str) -> Callable[[type[_T]], type[_T]]:
+def _from_kinds(role: _Role) -> Callable[[type[_T]], type[_T]]:
     def options(kinds: Mapping[str, SourceKind]) -> Kinds:
         readers = _readers(role, kinds)
         return {kind: (reader.options, reader.about) for kind, reader in readers.items()}
@@ -62,7 +64,7 @@ def _from_kinds(role: str) -> Callable[[type[_T]], type[_T]]:
     return with_kinds(SOURCES, options)
 
 
-@_from_kinds("lists")
+@_from_kinds(attrgetter("lists"))
 class SourceOptions(OneOf):
     """The source of one arm's lists. Set exactly one of these keys."""
 
@@ -77,17 +79,17 @@ class SourceOptions(OneOf):
         return SOURCES[self.kind].is_live(self.kind_options)
 
 
-@_from_kinds("item_weights")
+@_from_kinds(attrgetter("item_weights"))
 class ItemWeightsOptions(OneOf):
     """The source of item weights. Set exactly one of these keys."""
 
 
-@_from_kinds("item_titles")
+@_from_kinds(attrgetter("item_titles"))
 class ItemTitlesOptions(OneOf):
     """The source of item titles. Set exactly one of these keys."""
 
 
-@_from_kinds("relevance")
+@_from_kinds(attrgetter("relevance"))
 class RelevanceOptions(OneOf):
     """The source of the items that users found relevant, such as purchases.
 
@@ -162,7 +164,7 @@ SegmentColumns = Annotated[
 ]
 
 
-@_from_kinds("users")
+@_from_kinds(attrgetter("users"))
 class UsersOptions(OneOf):
     """The users whose lists a run requests, and their segments.
 
@@ -205,7 +207,9 @@ def _all_users(baseline: SourceOptions) -> Options:
     if all_users is not None:
         return all_users(baseline.kind_options)
     able = " or ".join(kind for kind, source in SOURCES.items() if source.all_users is not None)
-    instead = " or ".join(f"users.{kind}" for kind in _readers("users") if SOURCES[kind].is_pulled)
+    instead = " or ".join(
+        f"users.{kind}" for kind in _readers(attrgetter("users")) if SOURCES[kind].is_pulled
+    )
     raise ConfigError(
         f"needs a baseline from {able}, because {baseline.kind} cannot list its users: "
         f"give {instead}"
@@ -245,20 +249,29 @@ def _server(options: OneOf) -> tuple[str, object]:
     return options.kind, getattr(options.kind_options, "remote", None)
 
 
-def _open_kind(role: str, kind: str, options: Options) -> Any:  # noqa: ANN401 - any port
-    return getattr(SOURCES[kind], role).open(options)
+def _open_kind(role: _Role, kind: str, options: Options) -> Any:  # noqa: ANN401 - any port
+    reader = role(SOURCES[kind])
+    assert reader is not None  # noqa: S101 - the options are those of a reader
+    return reader.open(options)
 
 
-def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port of the role
+def _open(role: _Role, options: OneOf) -> Any:  # noqa: ANN401 - the port of the role
     return _open_kind(role, options.kind, options.kind_options)
 
 
 # Each of these functions raises ConfigError if a driver is not installed.
-open_source: Callable[[SourceOptions], Source] = partial(_open, "lists")
-open_assigned: Callable[[UsersOptions], AssignmentSource] = partial(_open, "users")
-open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(_open, "item_weights")
-open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(_open, "item_titles")
-open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(_open, "relevance")
+open_source: Callable[[SourceOptions], Source] = partial(_open, attrgetter("lists"))
+open_assigned: Callable[[UsersOptions], AssignmentSource] = partial(_open, attrgetter("users"))
+open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(
+    _open, attrgetter("item_weights")
+)
+open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(
+    _open, attrgetter("item_titles")
+)
+open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(
+    _open, attrgetter("relevance")
+)
+open_outcomes: Callable[[UsersOptions], OutcomeSource] = partial(_open, attrgetter("outcomes"))
 
 
 def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
@@ -268,7 +281,7 @@ def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
         ConfigError: All users of the baseline are asked, but the baseline cannot list its users.
     """
     kind, user_options = _users_of(options, baseline)
-    opened: UserSource = _open_kind("users", kind, user_options)
+    opened: UserSource = _open_kind(attrgetter("users"), kind, user_options)
     return opened
 
 
@@ -290,27 +303,17 @@ def open_joined(
     if join is None or any(arm.kind != kind for arm in lists.values()):
         return None
     list_options = {name: arm.kind_options for name, arm in lists.items()}
-    dimensions = tuple(users.segments)
-    opened: JoinedSource | None = pkgutil.resolve_name(join)(list_options, user_options, dimensions)
-    return opened
-
-
-def open_outcomes(log: UsersOptions) -> OutcomeSource:
-    """Open the outcomes in a log. Its kind must be able to read outcomes."""
-    opened: OutcomeSource = pkgutil.resolve_name(str(SOURCES[log.kind].outcomes))(log.kind_options)
-    return opened
+    return join(list_options, user_options, tuple(users.segments))
 
 
 def open_log(
     before: SourceOptions, current: SourceOptions, assigned: UsersOptions
 ) -> LogSource | None:
     """Open the log of an unpaired comparison as one source. None if its kind cannot do this."""
-    log = SOURCES[current.kind].log
-    if log is None:
+    read = SOURCES[current.kind].log
+    if read is None:
         return None
-    options = (before.kind_options, current.kind_options, assigned.kind_options)
-    opened: LogSource = pkgutil.resolve_name(log)(*options)
-    return opened
+    return read(before.kind_options, current.kind_options, assigned.kind_options)
 
 
 def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Options]:

@@ -31,20 +31,20 @@ def require_expression(expression: str) -> str:
         jmespath.compile(expression)
     except JMESPathError as error:
         raise ValueError(
-            f"is not a JMESPath expression{_place_in(error)}: see jmespath.org for the syntax"
+            f"is not a JMESPath expression{_position_of(error)}: see jmespath.org for the syntax"
         ) from None
     return expression
 
 
-def _place_in(error: JMESPathError) -> str:
+def _position_of(error: JMESPathError) -> str:
     position = getattr(error, "lex_position", getattr(error, "lexer_position", None))
     token = getattr(error, "token_value", None)
     if position is None:
         return ""
-    place = f"character {position + 1}"
+    shown = f"character {position + 1}"
     if token:
-        place += f", {token!r}"
-    return f" ({place})"
+        shown += f", {token!r}"
+    return f" ({shown})"
 
 
 Expression = Annotated[str, AfterValidator(require_expression)]

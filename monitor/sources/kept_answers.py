@@ -31,7 +31,7 @@ class AnswerFolder:
         self._start = f"{_PREFIX}{_digest(family)}-"
         self._stored = set[tuple[datetime, str]]()  # the slot and comparison of each run
 
-    def place(self, slot: datetime, whose: str) -> str:
+    def path_start(self, slot: datetime, whose: str) -> str:
         """The first part of the path of the file that stores the answers of one arm."""
         return str(self._path / f"{self._start}{_digest(slot)}-{_digest(whose)}")
 
@@ -61,8 +61,8 @@ class AnswerFile:
     answers are not stored.
     """
 
-    def __init__(self, place: str | None, question: str) -> None:
-        self._path = None if place is None else Path(f"{place}-{_digest(question)}")
+    def __init__(self, path_start: str | None, question: str) -> None:
+        self._path = None if path_start is None else Path(f"{path_start}-{_digest(question)}")
         self.write_error: str | None = None
 
     def recall(self, users: list[str], lists: ListCollector, lasts_s: float) -> list[str]:

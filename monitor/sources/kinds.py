@@ -4,7 +4,7 @@ Each kind has one frozen description. The registry of kinds is in `monitor.sourc
 """
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from monitor.boundary.options.one_of import OneOf
 from monitor.boundary.plugins import OPENING_S, Guard, PluginError
 from monitor.model.errors import ConfigError
 from monitor.model.immutable import immutable
+from monitor.model.ports import JoinedSource, LogSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +44,22 @@ class Reader:
         return answers(opened, self.plugin, options)
 
 
+def imported_when_called(name: str) -> Callable[..., Any]:
+    """Return a function that calls `package.module:name`, as in ``Reader.reads``."""
+
+    def call(*arguments: object) -> Any:  # noqa: ANN401 - the result of any function
+        return pkgutil.resolve_name(name)(*arguments)
+
+    return call
+
+
 def _is_always_live(_: Any) -> bool:  # noqa: ANN401 - options of any kind
     return True
 
 
 @immutable
 class SourceKind:
-    """Describes what one kind of source can read. A field is None for what it cannot read.
-
-    ``joined`` names a function that opens all lists as one source. The name is written like
-    ``Reader.reads``. The function takes the options of the lists by name (``baseline``,
-    ``candidate``, perhaps ``noise_floor``), the options of the users, and the segment dimensions.
-    It returns None if it cannot join the lists.
-    """
+    """Describes what one kind of source can read. A field is None for what it cannot read."""
 
     lists: Reader
     # Whether the answer for a slot can depend on the time of the request
@@ -63,18 +67,20 @@ class SourceKind:
     # Converts the options of these lists to options of ``users`` that read all users of the lists.
     # Raises ConfigError if this is not possible.
     all_users: Callable[[Any], Options] | None = None
-    joined: str | None = None
-    # A class that takes the options of ``all_users`` and reads outcomes, written like ``joined``
-    outcomes: str | None = None
-    # A class that reads a log of an unpaired comparison, written like ``joined``. It takes the
-    # options of the pre-test lists, of the current lists, and of the assigned users.
-    log: str | None = None
+    # Opens all lists as one source. It gets the options of the lists by name (``baseline``,
+    # ``candidate``, perhaps ``noise_floor``), the options of the users, and the segment dimensions.
+    # Returns None if it cannot join the lists.
+    joined: Callable[[Mapping[str, Any], Any, Sequence[str]], JoinedSource | None] | None = None
+    # Opens the log of an unpaired comparison. It gets the options of the pre-test lists, of the
+    # current lists, and of the assigned users.
+    log: Callable[[Any, Any, Any], LogSource] | None = None
     # Whether lists can be pulled. If not, all sources of a comparison must be of this kind.
     is_pulled: bool = True
     users: Reader | None = None
     item_weights: Reader | None = None
     item_titles: Reader | None = None
     relevance: Reader | None = None
+    outcomes: Reader | None = None  # its options are those of ``all_users``
 
 
 def read_source_kind(source: Any, name: str, who: str) -> SourceKind:  # noqa: ANN401 - of an entry point

@@ -181,17 +181,17 @@ def long_lists(
         is_bad = is_bad | is_no_number
     if options.rank:
         column = cells[options.rank]
-        places, _ = number_column(column, options.rank, tally.where)
-        is_no_rank = places != np.floor(places)  # also true for NaN
+        ranks, _ = number_column(column, options.rank, tally.where)
+        is_no_rank = ranks != np.floor(ranks)  # also true for NaN
         tally.count_marked(options.rank, ColumnKind.RANKS, is_no_rank, column)
         is_bad = is_bad | is_no_rank
     else:
         assert scores is not None  # noqa: S101 - options have a rank or scores
-        places = -scores
-    order = order_rows(positions, places, None if options.rank else items)
+        ranks = -scores
+    order = order_rows(positions, ranks, None if options.rank else items)
     if order is not None:
         positions = positions[order]
-        places = places[order]
+        ranks = ranks[order]
         is_bad = is_bad[order]
         items = items.take(pa.array(order))
         scores = None if scores is None else scores[order]
@@ -199,7 +199,7 @@ def long_lists(
     is_bad_user[positions[is_bad]] = True
     if options.rank:
         # The rows are sorted by user and rank, so equal ranks of a user are neighbours.
-        is_same_rank = (positions[1:] == positions[:-1]) & (places[1:] == places[:-1])
+        is_same_rank = (positions[1:] == positions[:-1]) & (ranks[1:] == ranks[:-1])
         is_bad_user[positions[1:][is_same_rank]] = True
     is_left = ~is_bad_user[positions]
     lengths = np.bincount(positions[is_left], minlength=len(wanted)).astype(np.int64)

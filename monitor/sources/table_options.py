@@ -97,6 +97,12 @@ class ServedOptions(Options):
         return self._arms
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that select rows, and say to which list a row belongs."""
+        arms = None if self.arms is None else self.arms.name
+        return _distinct(self.time, *self.arm, self.request, arms)
+
+    @property
     def each_arm(self) -> tuple[Arm | None, ...]:
         """The arms that must have rows. None is any arm."""
         return (None,) if self.arms is None else (*self.arms.value_of,)

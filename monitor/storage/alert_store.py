@@ -5,7 +5,7 @@ store these changes, but only the leader delivers them. Each change locks its co
 run changes the same alerts at the same time.
 """
 
-# ruff: noqa: D102 - the port has the docstrings of its methods
+# ruff: noqa: D102 - the methods of the port have their docstrings there
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,7 +3,7 @@
 The start of a firing is the transition to ``firing``, and its end is the transition that ends it.
 """
 
-# ruff: noqa: D102 - the port has the docstrings of its methods
+# ruff: noqa: D102 - the methods of the port have their docstrings there
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -104,7 +104,6 @@ class SqlOutbox(DatabasePart):
         until: datetime,
         limit: int,
     ) -> tuple[Delivery, ...]:
-        """Claim up to ``limit`` deliveries of one comparison to this receiver, oldest first."""
         with self._database.write() as connection:
             # Only one process at a time claims deliveries to this receiver. So no newer delivery is
             # sent before an older one.
@@ -146,7 +145,6 @@ class SqlOutbox(DatabasePart):
         *,
         now: datetime,
     ) -> FiringSnapshot:
-        """Return the comparison's current firings, and what the receiver knows about them."""
         with self._database.read() as connection:
             firing = read_firing(connection, comparison)
             states = read_states(connection, comparison, state=State.FIRING)
@@ -170,10 +168,6 @@ class SqlOutbox(DatabasePart):
         )
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """Return what messages say about the run of the slot.
-
-        ``models`` are sentences about the models that changed.
-        """
         run = select(runs.c.id, runs.c.models, runs.c.reasons).where(
             runs.c.comparison == comparison, runs.c.slot == slot
         )
@@ -200,10 +194,6 @@ class SqlOutbox(DatabasePart):
         owner: str,
         until: datetime,
     ) -> None:
-        """Store that these deliveries are sent now in one message.
-
-        From now on, the receiver may know of the transitions, even if no answer arrives.
-        """
         is_in_message = deliveries.c.id.in_([delivery.id for delivery in sending])
         mark = update(deliveries).where(is_in_message)
         # Sending takes time, so all claims of the owner for these receivers are prolonged.
@@ -220,7 +210,6 @@ class SqlOutbox(DatabasePart):
             record_outcomes(connection, notifications)
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
-        """Return deliveries of starts that must be repeated, because the alerts still fire."""
         is_due = and_(deliveries.c.receiver == receiver, deliveries.c.repeat_at <= now)
         query = _repetitions(*_COLUMNS).where(is_due).order_by(transitions.c.id).limit(limit)
         return tuple(map(_to_delivery, self._database.rows(query)))
@@ -232,7 +221,6 @@ class SqlOutbox(DatabasePart):
         at: datetime,
         message_key: str | None,
     ) -> None:
-        """Store when the deliveries must be repeated again, and the key of their message."""
         ids = [delivery.id for delivery in repeated]
         # Deliveries that must not be repeated any more have no time.
         is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
@@ -241,7 +229,6 @@ class SqlOutbox(DatabasePart):
             connection.execute(schedule.values(repeat_at=at, message_key=message_key))
 
     def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
-        """Return the sent starts of current firings, and the ends sent since ``ended_since``."""
         is_sent = and_(
             deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT
         )
@@ -324,11 +311,6 @@ class SqlOutbox(DatabasePart):
         return tuple(map(_to_delivery, [*reversed(newest_first), *waiting]))
 
     def waiting(self, now: datetime, *, held: bool = False) -> Mapping[str, tuple[int, float]]:
-        """Return the number of pending deliveries to each receiver, and the oldest age in seconds.
-
-        If ``held`` is True, held deliveries of the starts of firings are counted instead. They are
-        not sent now, because of a silence for example.
-        """
         is_counted = deliveries.c.status == DeliveryStatus.PENDING
         if held:
             is_counted = and_(deliveries.c.status == DeliveryStatus.HELD, IS_START)

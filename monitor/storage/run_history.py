@@ -1,6 +1,6 @@
 """SqlHistory reads the results of earlier runs, for later runs and for people."""
 
-# ruff: noqa: D102 - the port has the docstrings of its methods
+# ruff: noqa: D102 - the methods of the port have their docstrings there
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

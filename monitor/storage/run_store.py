@@ -3,7 +3,7 @@
 Each change of a claim is one conditional statement, so that only one of several callers succeeds.
 """
 
-# ruff: noqa: D102 - the port has the docstrings of its methods
+# ruff: noqa: D102 - the methods of the port have their docstrings there
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -206,7 +206,6 @@ class SqlRunStore(DatabasePart):
         scores: Scores | None,
         at: datetime,
     ) -> bool:
-        """Store the run's metrics of relevance. Return False if the slot is run again."""
         if scores is not None:
             ensure_partitions(self._database, [day_of_slot(run.slot)])
         # If the slot is run again, the attempt's number is higher, or the slot is claimed.

@@ -2,8 +2,8 @@
 
 A row of ``scores`` has the scores of one user for at most `SCORE_COLUMNS` metrics, in the columns
 v1, v2 and so on. If a run has more metrics, they are divided into parts, and a user has one row for
-each part. For each metric of a run, ``score_places`` has the number of the part, and the number of
-the column as ``place``.
+each part. The table ``score_places`` says where the scores of each metric of a run are: ``part`` is
+the number of the part, and ``place`` is the number of the column.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ def scores_of_run(connection: Connection, run_id: int, metrics: Sequence[str]) -
 
     # A user has one row of ``scores`` for each part of the run's metrics. ``place`` is the number
     # of a metric's column in the rows of its part.
-    places = select(score_places).where(
+    query = select(score_places).where(
         score_places.c.run_id == run_id, score_places.c.metric.in_(metrics)
     )
     columns_by_part: dict[int, dict[str, ColumnElement[float]]] = {}
-    for row in connection.execute(places):
+    for row in connection.execute(query):
         columns_by_part.setdefault(row.part, {})[row.metric] = scores.c[f"v{row.place}"]
     # If there are no scores, the result is this empty table.
     tables = [pd.DataFrame(index=pd.Index([], dtype="str"))]

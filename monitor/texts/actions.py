@@ -68,7 +68,7 @@ FIRST_STEPS: Mapping[FaultKind, str] = {
         "look at what removes items from the lists of {arms}: a filter, a limit of time, or a "
         "smaller index."
     ),
-    FaultKind.STALE: "look at the job that writes the lists of {arms}, and at its cache.",
+    FaultKind.UNCHANGED: "look at the job that writes the lists of {arms}, and at its cache.",
     FaultKind.ITEMS_GONE: (
         "ask whether these items were removed on purpose. If not, repair the catalogue or the "
         "filter of {arms}."
@@ -115,6 +115,12 @@ BOTH_FROZEN_STEP = (
     "its query or its files may be old."
 )
 """What to do first if the lists of both arms stopped changing."""
+NOT_SERVED_STEP = (
+    "What to do: find out which users are missing from the log. Usual causes: rows that are lost "
+    "or late, an arm that fails for some users, or a redirect. If rows were late, run the slot "
+    "again when they are there."
+)
+"""What to do first if an arm of an A/B test served fewer users than usual."""
 _CONDITION_STEPS: Mapping[Condition, str] = {
     Condition.SPLIT_OFF: (
         "use no result of this test, and find out why users of one arm are lost or counted twice. "

@@ -49,11 +49,11 @@ _WHAT: Mapping[FaultKind, str] = {
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
     ),
     FaultKind.ITEMS_RISEN: (
-        "get {items} from the {arms} that many more lists have than before: {now} of the lists "
+        "get {items} from the {arms} that many more lists {have} than before: {now} of the lists "
         "instead of {before}"
     ),
     FaultKind.ITEMS_FALLEN: (
-        "had {items} from the {arms} that far fewer lists have than before: {now} of the lists "
+        "had {items} from the {arms} that far fewer lists {have} than before: {now} of the lists "
         "instead of {before}"
     ),
     FaultKind.ITEMS_NEW: (
@@ -272,6 +272,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     figures = {name: write_percent(value) for name, value in finding.detail.items()}
     if kind.facts.counts_items:
         figures["items"] = count_of(round(finding.detail["items"]), "item")
+    figures["have"] = "begin with" if "first" in finding.detail else "have"
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
@@ -298,7 +299,7 @@ def _write_alike(finding: Finding, arms: str) -> str:
     return f"get lists from the {arms} that are {alike} the {finding.arms[0].other}'s"
 
 
-def _write_stale(finding: Finding, arms: str) -> str:
+def _write_unchanged_lists(finding: Finding, arms: str) -> str:
     earlier = "in the last run"
     if "of_before" in finding.detail:
         earlier = "before the test"
@@ -382,7 +383,7 @@ _WRITERS: Mapping[FaultKind, Callable[[Finding, str], str]] = {
     FaultKind.MISSING: _write_missing,
     FaultKind.CUT_SHORT: _write_cut_short,
     FaultKind.ALIKE: _write_alike,
-    FaultKind.STALE: _write_stale,
+    FaultKind.UNCHANGED: _write_unchanged_lists,
     FaultKind.REORDERED: _write_reordered,
     FaultKind.REPLACED: _write_replaced,
     FaultKind.SHIFTED: _write_shifted,

@@ -31,6 +31,7 @@ _TRAITS = {
     ListTrait.SHORT: "gave a list shorter than k for",
     ListTrait.DUPLICATED: "gave a list with duplicates for",
     ListTrait.FAILED: "gave no usable answer for",
+    ListTrait.NOT_SERVED: "did not serve",
     ListTrait.SHARED: "gave one and the same list to",
     ListTrait.UNCHANGED: "returned an unchanged list for",
     ListTrait.EXPOSURE: "changed one item, or new items, more than other items, for",

@@ -18,7 +18,7 @@ HELD = replace(BAND, resolve_after=2)
 
 BREACH = Verdict(outcome=Outcome.BREACH, reason="low", value=0.2, users=100)
 OK = Verdict(outcome=Outcome.OK, reason="fine", value=0.5, users=100, is_recovered=True)
-NO_DATA = Verdict(outcome=Outcome.NO_DATA, reason="nobody", value=None, users=0)
+NO_DATA = Verdict(outcome=Outcome.NO_DATA, reason="nobody")
 VERDICTS = {
     "breach": BREACH,
     "ok": OK,

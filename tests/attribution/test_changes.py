@@ -299,7 +299,7 @@ def test_turned_lists_are_reported_as_a_change_of_the_first_items():
 def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
     lists = past().last_lists
     rows = np.arange(0, SHOP.users, 2)
-    arms = {arm: take_table(getattr(lists, arm), rows) for arm in ("baseline", "candidate")}
+    arms = {arm: take_table(getattr(lists, arm), rows) for arm in Arm}
     half = after(past(), replace(lists, **arms))
     for kind in [Kind.TRUNCATED, Kind.STALE]:
         assert not explain(draw_fault(kind, 5, begins=BEGINS), half)[1]
@@ -307,26 +307,21 @@ def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
     assert measure(healthy, BEGINS, half).explanation.finding is None
 
 
-def test_users_who_share_a_list_since_different_days_are_all_counted():
+def test_users_who_share_a_list_since_earlier_days_are_all_counted():
     """On each day next to nobody comes to share one, and the others have the list that they had the day before."""
-    fault = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS)
-    grown = past()
-    for day in range(BEGINS, BEGINS + 4):
-        lists = measure(fault, day, grown).lists
-        grown = after(grown, lists)
-    found = measure(fault, BEGINS + 4, grown).explanation
-    assert found.sentence.startswith(
-        "20 of 800 users (2 %) get one and the same list from the candidate: the most popular items."
-    )
-
-
-def test_a_list_that_few_users_share_since_the_run_before_is_not_called_stale():
-    fault = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
-    lists = measure(fault, BEGINS, past()).lists
-    found = measure(fault, BEGINS + 1, after(past(), lists)).explanation
-    assert found.sentence.startswith(
-        "8 of 800 users (1 %) get one and the same list from the candidate"
-    )
+    slow = Fault(kind=Kind.SLOW_LOSS, begins=BEGINS)
+    sudden = Fault(kind=Kind.SHARED_LIST, begins=BEGINS, share=0.01)
+    for fault, days, concerned in [
+        (slow, 4, "20 of 800 users (2 %)"),
+        (sudden, 1, "8 of 800 users (1 %)"),
+    ]:
+        grown = past()
+        for day in range(days):
+            grown = after(grown, measure(fault, BEGINS + day, grown).lists)
+        found = measure(fault, BEGINS + days, grown).explanation
+        assert found.sentence.startswith(
+            f"{concerned} get one and the same list from the candidate: the most popular items."
+        )
 
 
 def test_a_fault_that_both_arms_show_is_named_without_earlier_lists():
@@ -367,10 +362,18 @@ def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arm
     assert found.users == 400
 
 
-@pytest.mark.parametrize("arm, kind, left", [(1, "missing", 0), (0, "cut_short", 5)])
+def test_an_item_that_moves_to_the_top_of_the_lists_that_have_it_is_named():
+    lift = Planted(1, lambda _, own: sorted(own, key=lambda item: item != 13))
+    assert measure(lift, BEGINS, past()).explanation.sentence.startswith(
+        "87 of 800 users (11 %) get 1 item from the candidate that many more lists begin with than "
+    )
+
+
+@pytest.mark.parametrize(
+    "arm, kind, left", [(Arm.CANDIDATE, "missing", 0), (Arm.BASELINE, "cut_short", 5)]
+)
 def test_a_second_fault_of_other_users_is_named_too(arm, kind, left):
     """A fifth of the users get one list from the candidate, and others get fewer items."""
-    arm = [*Arm][arm]
 
     class Two(Planted):
         def lists(self, shop, of_arm, day):
@@ -458,10 +461,10 @@ def test_a_small_change_of_all_lists_is_named_for_all_users():
         assert ("mixed_in" in found.detail) is (change is mix_in)
 
 
-@pytest.mark.parametrize("last, is_shift", [(None, False), (-1, True)])
-def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift):
+@pytest.mark.parametrize("kept, is_shift", [(slice(1, None), False), (slice(-1), True)])
+def test_new_items_in_front_are_a_shift_only_if_the_others_moved(kept, is_shift):
     def put_in_front(_, own):
-        return [1000 + own[0], *own[1:]] if last is None else [1000 + own[0], *own[:last]]
+        return [1000 + own[0], *own[kept]]
 
     found = measure(Planted(1.0, put_in_front), BEGINS, past()).explanation
     told = "get 1 new item in front from the candidate: the others stand 1 place lower"
@@ -469,20 +472,14 @@ def test_new_items_in_front_are_a_shift_only_if_the_others_moved(last, is_shift)
 
 
 def test_four_users_with_one_popular_list_are_named_if_there_is_no_other_fault():
-    found = measure(Planted(0.005, lambda *_: list(range(SHOP.k))), BEGINS, past()).explanation
+    found = measure(Planted(0.005, lambda *_: range(SHOP.k)), BEGINS, past()).explanation
     assert found.sentence.startswith(
         "4 of 800 users (0.5 %) get one and the same list from the candidate: the most popular items."
     )
 
 
 def lists(text):
-    batch = reference.batch(pairs(text), 10)
-    return OwnLists(
-        former=batch.baseline,
-        former_lengths=batch.baseline_lengths,
-        present=batch.candidate,
-        present_lengths=batch.candidate_lengths,
-    )
+    return OwnLists.of_pairs(reference.batch(pairs(text), 10))
 
 
 def test_users_are_in_the_expected_bins():

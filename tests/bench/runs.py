@@ -175,7 +175,8 @@ def write_lists(folder, users, k, _=None):
                     lists = np.where(rng.random(lists.shape) < 0.7, lists, lists + ITEMS)
                 offsets = np.arange(len(numbers) + 1, dtype=np.int32) * k
                 items = pa.ListArray.from_arrays(offsets, lists.ravel())
-                columns = {"user_id": _names(numbers), "items": items}
+                ids = pa.array(np.char.add("user-", np.char.zfill(numbers.astype(str), 8)))
+                columns = {"user_id": ids, "items": items}
                 writer.write_table(pa.table(columns, schema=schema))
 
     options = "{{file: {{path: {}.parquet, user: user_id, items: items}}}}"
@@ -224,10 +225,6 @@ def distinct(numbers, k):
     """A row of k distinct item ids for each user. The first id and the step depend on the user's number."""
     first, step = numbers * 7919 % ITEMS, 1 + numbers * 104_729 % (ITEMS // k - 1)
     return ((first[:, None] + step[:, None] * np.arange(k)) % ITEMS).astype(np.int32)
-
-
-def _names(numbers):
-    return pa.array(np.char.add("user-", np.char.zfill(numbers.astype(str), 8)))
 
 
 def _command(folder, root, *args):

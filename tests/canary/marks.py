@@ -22,11 +22,6 @@ def canary(place):
     return f"{MARK}{place}".ljust(32, "0")
 
 
-def owner_of(song):
-    """The place whose secret that is."""
-    return song.removeprefix(MARK).rstrip("0")
-
-
 def _in_base64():
     """Parts of every base64 text with the mark: one for each place in a group of three bytes."""
     for offset in range(3):
@@ -56,7 +51,7 @@ def songs_in(output):
 
 def owners_in(output):
     """The places whose secrets are in the output."""
-    return frozenset(owner_of(song) for song in songs_in(output))
+    return frozenset(song.removeprefix(MARK).rstrip("0") for song in songs_in(output))
 
 
 def _decoded(coded):

@@ -10,13 +10,10 @@ from monitor.measures.kernels import align
 from monitor.measures.kernels.labels import place_grades
 
 
-def gain_of(grade, gain):
-    return grade if gain == "linear" else 2**grade - 1
-
-
 def dcg_of(grades, gain):
     return sum(
-        gain_of(grade, gain) / math.log2(rank + 1) for rank, grade in enumerate(grades, start=1)
+        (grade if gain == "linear" else 2**grade - 1) / math.log2(rank + 1)
+        for rank, grade in enumerate(grades, start=1)
     )
 
 

@@ -157,11 +157,6 @@ def exact(found):
     }
 
 
-def tied_pair(lists):
-    one, other = map(reference_rbo.parse, lists.split(":"))
-    return one, other
-
-
 def weighed(lists, weights):
     by_item = dict(enumerate(map(float, weights.split()), start=1))
     return with_weights(reference.pairs(lists), by_item)
@@ -171,7 +166,10 @@ BATCHES = [
     *((reference.batch(reference.pairs(lists)), exact(found)) for lists, *found in cells(PLAIN)),
     *((reference.batch([(one, other)]), values) for one, other, values in FURTHER),
     *((weighed(lists, weights), exact(found)) for lists, weights, *found in cells(WEIGHED)),
-    *((reference_rbo.batch([tied_pair(lists)]), exact(found)) for lists, *found in cells(TIED)),
+    *(
+        (reference_rbo.batch([tuple(map(reference_rbo.parse, lists.split(":")))]), exact(found))
+        for lists, *found in cells(TIED)
+    ),
     # Items without a score are tied with nothing.
     (
         reference_rbo.batch([(([1, 2, 3], [math.nan] * 3), reference_rbo.parse("213"))]),

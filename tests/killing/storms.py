@@ -111,7 +111,10 @@ class BadReceiver:
             is_end = message["status"] == "resolved"
             self.read.append((message["groupKey"], key, is_settled, is_end))
             if how == "ok":
-                self.taken |= {(_firing_of(alert), alert["status"]) for alert in message["alerts"]}
+                self.taken |= {
+                    (alert["annotations"]["dedup_key"], alert["status"])
+                    for alert in message["alerts"]
+                }
         return replies[how]
 
     @property
@@ -247,7 +250,3 @@ def _count_lost(rows, receivers):
             is_missing = (firing, said) not in receivers[name].taken
         lost += is_missing
     return lost
-
-
-def _firing_of(alert):
-    return str(alert["annotations"]["dedup_key"])

@@ -10,7 +10,7 @@ import pandas as pd
 from factories import MINUTE, SLOT, HeldClock, claim, pull, relevance, weights
 from monitor.model.memory import Memory
 from monitor.model.rankings import UserTable
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import ComparisonSources
 from monitor.pipeline.run import execute
 
 
@@ -83,7 +83,7 @@ def arms(baseline, candidate, asked=None, **more):
     """
     both = [Canned(pull(each) if isinstance(each, str) else each) for each in (baseline, candidate)]
     asked = asked or users(*both[0].answer.rankings.users)
-    return Arms(
+    return ComparisonSources(
         baseline=both[0], candidate=both[1], users=asked, dimensions=tuple(asked.segments), **more
     )
 

@@ -256,6 +256,7 @@ ALERTS = {
     "order": transition(metric="coverage", statistic="top_reversed(candidate)"),
     "unchanged": transition(metric="coverage", statistic="unchanged_list"),
     "rise": transition(direction=Direction.ABOVE),
+    "jump": transition(metric="coverage", statistic="exposure_jump(candidate)"),
 }
 RECALLED = """
 # this run    earlier runs                        alerts           recalled
@@ -264,6 +265,7 @@ stale 40 0.1  noise 40 1                          unchanged        -
 -             reordered 1 0.1, reordered 40 0.1   order            1
 -             reordered 40 0.1                    order unchanged  -
 -             items_gone 40 0.1                   unchanged        0
+-             items_gone 40 1                     jump             -
 -             identical 40 -                      unchanged        -
 -             identical 40 -                      rise             0
 # A fault is the only reason why users get the same list, however few users they are.
@@ -305,7 +307,7 @@ def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explai
     assert named.sentence.startswith(
         "About 250 of 1,000 users (25 %) get lists from the candidate that are mixed with"
     )
-    of_others = replace(named, finding=replace(named.finding, kind=FaultKind.STALE))
+    of_others = replace(named, finding=replace(named.finding, kind=FaultKind.UNCHANGED))
     more = replace(named, finding=replace(named.finding, kind=FaultKind.ALIKE, users=200))
     drop = transition(metric="extended_tau", statistic="mean")
     assert prefer_similarity_finding(of_others, (alert,)) == of_others

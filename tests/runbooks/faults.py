@@ -42,8 +42,10 @@ def _read(row):
     return Fault(**row)
 
 
-_FEWER = {"served": ~(TEST.is_candidate & TEST.draw(0.4)), "begins": 1}
+_MOST = ~(TEST.is_candidate & TEST.draw(0.4))
 FAULTS = (
     *map(_read, read_yaml("tests/runbooks/faults.yaml")),
-    Fault(alert="SplitOff", log=_FEWER, days=2),
+    Fault(alert="SplitOff", log={"served": _MOST, "begins": 1}, days=2),
+    Fault(alert="FewerUsers", log={"served": _MOST}),
+    Fault(alert="BaselineFewerUsers", log={"served": TEST.is_candidate | TEST.draw(0.4)}),
 )

@@ -9,7 +9,7 @@ from pipeline.canned import StillClock
 def watch(arms, what=None, **changes):
     """A daily comparison of these arms."""
     what = what or comparison()
-    return WatchedComparison(comparison=what, arms=arms, schedule=Every(DAY), **changes)
+    return WatchedComparison(comparison=what, sources=arms, schedule=Every(DAY), **changes)
 
 
 def runner(store, **options):

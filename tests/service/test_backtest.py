@@ -83,7 +83,7 @@ def replay(config, candidate, days):
                 *baseline.user_id, activity=list(baseline.activity), country=list(baseline.country)
             )
             opened = arms(lists_in(baseline), candidate(day), asked)
-            watched = WatchedComparison(comparison=comparison, arms=opened, schedule=Every(DAY))
+            watched = WatchedComparison(comparison=comparison, sources=opened, schedule=Every(DAY))
             Runner(store=store, clock=StillClock(slot)).run(watched, slot, receivers=())
 
 

@@ -258,7 +258,7 @@ def test_no_error_of_a_receiver_or_source_contains_a_secret(stage, monkeypatch):
         }
         for name, watched in wiring.watched.items():
             asked = PullRequest(users=pd.Index(["u1", "u2"]), k=5, slot=SLOT, timeout_s=2.0)
-            told[name] = error_of(partial(watched.arms.candidate.pull, asked))
+            told[name] = error_of(partial(watched.sources.candidate.pull, asked))
     assert {name for name, text in told.items() if "Error" in text} >= {
         f"hook-{way}" for way in REFUSING
     } | {"sql-wrong", "sql-odd"}

@@ -28,7 +28,7 @@ from monitor.export.publisher import PrometheusPublisher
 from monitor.model.errors import DatabaseError, DatabaseErrorKind
 from monitor.model.rules import Condition
 from monitor.model.runs import RunStatus
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import ComparisonSources
 from monitor.receivers.message.safe_text import cause_of, commands_of
 from monitor.service.daemon import jobs
 from monitor.service.daemon.outage import OutageMonitor, look_again, measure_away_s
@@ -53,10 +53,10 @@ class World:
         self.clock = HeldClock(seconds=5000.0)
         self.database = OutageMonitor(clock=self.clock, publisher=PrometheusPublisher(version="1"))
         source = Canned(pull({}))
-        arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
+        sources = ComparisonSources(baseline=source, candidate=source, users=source, dimensions=())
         what = comparison(rules=(STALE, rule()), deadline=10 * MINUTE)
         self.watched = WatchedComparison(
-            comparison=what, arms=arms, schedule=Every(HOUR), in_use=threading.Lock()
+            comparison=what, sources=sources, schedule=Every(HOUR), in_use=threading.Lock()
         )
         self.restart()
 

@@ -147,7 +147,9 @@ def test_a_file_is_removed_after_the_last_run_of_its_family_and_old_files_too(
     set_clock(monkeypatch, SLOT)
     family, others = AnswerFolder(tmp_path, "feed", 2), AnswerFolder(tmp_path, "mail", 1)
     slots = SLOT, SLOT + timedelta(1)
-    places = [Path(each.place(slot, "baseline")) for each in (family, others) for slot in slots]
+    places = [
+        Path(each.path_start(slot, "baseline")) for each in (family, others) for slot in slots
+    ]
     for place, age_s in zip(places, (0, 0, 86_460, 3_600), strict=True):
         place.touch()
         os.utime(place, (0, SLOT.timestamp() - age_s))
@@ -184,4 +186,4 @@ def test_answers_are_in_the_configured_folder_and_are_not_kept_if_users_have_pse
 
     answers = open_wiring(Settings.model_validate(given)).watched["feed"].answers
 
-    assert folder == (answers and str(Path(answers.place(SLOT, "baseline")).parent))
+    assert folder == (answers and str(Path(answers.path_start(SLOT, "baseline")).parent))

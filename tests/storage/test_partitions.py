@@ -69,11 +69,6 @@ def names(store):
         return [each.name for each in partitions.read_partitions(connection)]
 
 
-def in_default(other):
-    row = other.execute("SELECT count(*) FROM scores_default").fetchone()
-    return int(row[0])
-
-
 def pruned(store, before):
     """Rows of scores that were deleted as older than that day."""
     midnight = SLOT.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -124,7 +119,8 @@ def test_during_a_read_scores_go_to_the_default_partition_which_is_pruned_by_run
     ids.append(run(store, LATER))
 
     assert not names(store)
-    assert in_default(other) == 3 * 3
+    in_default = other.execute("SELECT count(*) FROM scores_default").fetchone()
+    assert in_default == (3 * 3,)
     assert len(user_scores(store, "u1")) == 3 * 2
     claimed(store, LATER, rerun=True)
     assert pruned(store, before=2) == 3

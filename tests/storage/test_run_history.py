@@ -153,7 +153,7 @@ def test_finished_runs_are_read_oldest_first_in_pages(store):
 MEANS = PartMeans(n=3, membership=0.1, order=1 / 3, length=-0.25)
 HISTOGRAMS = {"baseline": {"replaced": (0.5, 0.25, 0.25), "unchanged": (1.0,)}}
 SPLIT = Split(metric="extended_tau", asked=5, means=MEANS, histograms=HISTOGRAMS)
-FINDING = examples.found(FaultKind.STALE, explained=0.5, detail={"items": 3.0})
+FINDING = examples.found(FaultKind.UNCHANGED, explained=0.5, detail={"items": 3.0})
 ITEM = ExposedItem(
     item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0
 )

@@ -22,11 +22,12 @@ FAULTS: dict[str, dict[str, Any]] = {
     "reversed": {"fault": world.reverse_top},
     "better": {"fault": world.serve_better},
     "both mixed up": {"fault": world.mix_up, "both": True},
-    "boosted": {"fault": world.boost, "both": True},
+    "boost": {"fault": world.boost, "both": True},
     "old": {"fault": world.keep_some_old},
     "frozen": {"fault": (serve_last := lambda world, _, __: world.rank(BEGINS - 1))},
     "both frozen": {"fault": serve_last, "both": True},
-    "lost": {"served": ~(HEALTHY.is_candidate & HEALTHY.draw(0.2)), "begins": 1},
+    "lost": {"served": (most := ~(HEALTHY.is_candidate & HEALTHY.draw(0.2))), "begins": 1},
+    "fewer": {"served": most},
 }
 SAID = """
 # fault    alert                day  says
@@ -35,10 +36,11 @@ popular    SharedList   14   get one and the same list from the candidate: the m
 reversed   SelfGapRise  14   get the same first three items from the candidate, but in another order.
 better     SelfGapRise  14   get many more new items from the candidate than usual.
 both mixed up  ReplacedLists  14  get lists from the baseline and candidate that belong to other users.
-boosted    ExposureJump  14   4,000 of 4,000 users (100 %) get 1 item from the baseline and candidate
+boost  ExposureJump  14  386 of 4,000 users (10 %), exactly the users in country=DE, get 1 item from the baseline and candidate
 old        SelfGapDrop  14   get the same list from the candidate as before the test, while other lists changed.
 frozen     CandidateFrozen  16   get the same list from the candidate as in the last run, while other lists changed.
 both frozen  BothFrozen  16  neither arm's lists have changed in 3 runs, more than the 2 that are normal
+fewer      FewerUsers   14   the candidate did not serve 2,031 of 3,619 users (56.1 %), normally 50.8 %
 lost       SplitOff     02   the users are not split as planned:
 """
 

@@ -18,7 +18,7 @@ from monitor.model.run_reasons import RunReasonKind
 from monitor.model.runs import RunStatus
 from monitor.model.unpaired import ArmCounts, AssignedUsers, UnpairedPlan
 from monitor.pipeline.pseudonyms import Pseudonyms
-from monitor.pipeline.pull import Arms, UnpairedArms
+from monitor.pipeline.pull import ComparisonSources, UnpairedSources
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_measurement import measure_slot
@@ -67,7 +67,7 @@ def sources(
     lists = (
         Canned(pull(each) if isinstance(each, str) else each) for each in (baseline, candidate)
     )
-    return Arms(
+    return ComparisonSources(
         baseline=Canned(pull(before)),
         candidate=Canned(pull("")),
         users=users(
@@ -76,7 +76,7 @@ def sources(
             rankwatch_arm=[*["baseline"] * 3, *["candidate"] * 3],
         ),
         dimensions=("country",),
-        unpaired=UnpairedArms(lists=by_arm(*lists), assigned=Assigned(assigned)),
+        unpaired=UnpairedSources(lists=by_arm(*lists), assigned=Assigned(assigned)),
         **more,
     )
 
@@ -108,6 +108,7 @@ def test_each_arm_is_compared_with_its_users_lists_of_before():
     # In DE the baseline has no compared user.
     for name in ("self_gap", "far_gap"):
         assert found["country=DE", f"{name}(overlap)"].mean is None
+    assert replace(learned, segment="country=DE").show_for_people([0.1], figures) == [None]
     assert found["country=UK", "self_gap(overlap)"].mean == 0.5
     everybody = result.coverage.all
     assert (everybody.asked, everybody.paired, everybody.comparable) == (6, 5, 5)

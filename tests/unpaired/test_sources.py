@@ -105,7 +105,7 @@ def measured(source, **changes):
 def run_of(watched) -> Any:
     """One run of the comparison."""
     clock = Stopwatch(StillClock())
-    return measure_slot(watched.comparison, watched.arms, SLOT, Memory(), clock).run
+    return measure_slot(watched.comparison, watched.sources, SLOT, Memory(), clock).run
 
 
 @cache
@@ -271,7 +271,7 @@ def test_a_user_counts_once_even_if_late_rows_arrive_during_a_run(tmp_path, kind
     rows = log_rows()
     source = write_log(kind, tmp_path, rows)
     (watched,) = open_wiring(settings_of(source)).watched.values()
-    unpaired: Any = watched.arms.unpaired
+    unpaired: Any = watched.sources.unpaired
     assigned = unpaired.assigned
     found_before = assigned.assigned(SLOT)
     late = {"at": SLOT - MINUTE, "user": "u60", "variant": "a"}

@@ -109,9 +109,10 @@ def serve_popular(world, lists, members):
     return served
 
 
-def boost(_, lists, __):
-    """One new item is first in all lists."""
-    return np.hstack((np.full((len(lists), 1), ITEMS), lists[:, :-1]))
+def boost(world, lists, _):
+    """One new item is first in all lists of a country."""
+    boosted = np.insert(lists, 0, ITEMS, axis=1)[:, :K]
+    return np.where((world.countries == "DE")[:, np.newaxis], boosted, lists)
 
 
 def keep_some_old(world, lists, members):

@@ -185,7 +185,7 @@ def test_where_the_newest_run_failed_earlier_ones_are_shown(filled, latest):
 
 def test_a_comparison_opens_on_the_segment_that_is_blamed_where_all_users_are_fine(filled, latest):
     place = "country=home-feed"
-    stale = finding(FaultKind.STALE, segment=place)
+    stale = finding(FaultKind.UNCHANGED, segment=place)
     explained = replace(published.explanation(), segment=place, finding=stale)
     local = replace(latest.states[0], alert="SimilarityDrop", segment=place)
     shown = [latest]

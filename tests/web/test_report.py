@@ -120,7 +120,7 @@ class Source:
 
 
 def cache_of(source, clock):
-    watched: Any = {"home-feed": SimpleNamespace(arms=SimpleNamespace(titles=source))}
+    watched: Any = {"home-feed": SimpleNamespace(sources=SimpleNamespace(titles=source))}
     return partial(TitleCache(clock.monotonic).find, watched)
 
 

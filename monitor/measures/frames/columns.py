@@ -116,9 +116,9 @@ def _read_ranked(
             f"{arm} has an empty cell before an item in the columns {names[0]} to {names[-1]}: "
             "fill each list from the left, without a gap"
         )
-    # The columns are concatenated. ``places`` selects their items row by row.
-    places = np.arange(is_item.size).reshape(len(names), len(frame)).T[is_item]
-    items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[places]
+    # The columns are concatenated. ``cells`` selects their items row by row.
+    cells = np.arange(is_item.size).reshape(len(names), len(frame)).T[is_item]
+    items = pd.concat([frame[name] for name in names], ignore_index=True).iloc[cells]
     offsets = offsets_of(is_item.sum(axis=1))
     return RankingTable(
         users=users,

@@ -480,9 +480,9 @@ def _score_pairs(
         if progress is not None:
             progress(len(rows))
     frame = pd.DataFrame(scores, index=lists[0].users[pairs.rows[0]])
-    for place, arm in enumerate(Arm):
-        is_alone = np.ones(len(lists[place]), dtype=bool)
-        is_alone[pairs.rows[place]] = False
-        frame.attrs[f"only_{arm}"] = tuple(lists[place].users[is_alone].tolist())
-        frame.attrs[f"duplicated_{arm}"] = int(duplicated[place])
+    for index, arm in enumerate(Arm):
+        is_alone = np.ones(len(lists[index]), dtype=bool)
+        is_alone[pairs.rows[index]] = False
+        frame.attrs[f"only_{arm}"] = tuple(lists[index].users[is_alone].tolist())
+        frame.attrs[f"duplicated_{arm}"] = int(duplicated[index])
     return frame

@@ -109,11 +109,11 @@ def as_frame(data: Any, what: str) -> object:  # noqa: ANN401 - any table with t
 
 def _without_views(table: pa.Table) -> pa.Table:
     """The table with each list view converted to a list. pandas cannot read list views."""
-    for place, column in enumerate(table.columns):
+    for index, column in enumerate(table.columns):
         if is_list_view(column.type):
             chunks = map(_from_view, column.chunks)
             lists = pa.chunked_array(chunks, pa.large_list(column.type.value_type))
-            table = table.set_column(place, table.field(place).name, lists)
+            table = table.set_column(index, table.field(index).name, lists)
     return table
 
 
@@ -371,15 +371,15 @@ def checked_users(users: pd.Index, arm: str) -> pd.Index:
     keys = ids.to_pylist()
     is_text_key = [isinstance(value, str | bytes | UUID) for value in values]
     texts = set(compress(keys, is_text_key))
-    for place, key in enumerate(keys):
-        if is_text_key[place]:
+    for index, key in enumerate(keys):
+        if is_text_key[index]:
             continue
         if key in texts:
             raise InputError(
                 f"{arm} has user {key!r} as a number and as text, but both are the same "
                 "user: spell each user in one way"
             )
-        keys[place] = int(key)
+        keys[index] = int(key)
     checked: pd.Index = pd.Index(keys, name=users.name)
     return checked
 

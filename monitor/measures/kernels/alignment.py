@@ -31,9 +31,9 @@ _ValueT = TypeVar("_ValueT")
 class Alignment:
     """The positions of the baseline's items in the candidate's lists, for n users.
 
-    An alignment never changes. Derived values are cached. ``scores``, ``weights`` and ``labels``
-    come from the batch. Their arrays have the layout of ``positions``, which is (k, n). If the
-    batch lacks one of them, it is None.
+    The aligned lists never change. A value that is derived from them is computed when it is first
+    read, and then kept. ``scores``, ``weights`` and ``labels`` come from the batch. Their arrays
+    have the layout of ``positions``, which is (k, n). If the batch lacks one of them, it is None.
     """
 
     # (k, n): each baseline item's rank (from 0) in the candidate's list, k if absent
@@ -43,6 +43,10 @@ class Alignment:
     scores: ByArm | None = field(default=None, kw_only=True)
     weights: ByArm | None = field(default=None, kw_only=True)
     labels: Labels | None = field(default=None, kw_only=True)
+    # Values that machine code has computed together with the positions
+    computed: AlignedRanks | None = field(default=None, kw_only=True)
+    # The value of ``agreement`` as soon as it is computed
+    known_agreement: Ranks | None = field(default=None, kw_only=True)
     derived: dict[Callable[["Alignment"], Any], Any] = field(default_factory=dict, init=False)
 
     @property
@@ -70,8 +74,8 @@ class Alignment:
     @cached_property
     def common(self) -> Array:
         """The number of items that the lists of each pair have in common."""
-        if "agreement" in self.__dict__:  # it was computed already
-            last: Array = self.agreement[-1]
+        if self.known_agreement is not None:
+            last: Array = self.known_agreement[-1]
             return last
         is_common = (self.positions < self.k).view(np.uint8)
         common: Array = np.add.reduce(is_common, axis=0, dtype=self.positions.dtype)
@@ -80,6 +84,8 @@ class Alignment:
     @cached_property
     def position_sums(self) -> Array:
         """The sum of each column of ``positions``. An absent item has position k."""
+        if self.computed is not None:
+            return self.computed.position_sums
         sums: Array = np.add.reduce(
             self.positions,
             axis=0,
@@ -105,14 +111,17 @@ class Alignment:
 
         Absent items are treated as tied items at the end of the candidate's list.
         """
+        if self.computed is not None:
+            return self.computed.inversions
         return count_inversions(self.positions)
 
-    @cached_property
+    @property
     def agreement(self) -> Ranks:
-        """How many items the first d places of both lists share, for d = 1 to k: (k, n)."""
-        if self.k <= ALL_PAIRS_MAX_K:
-            return _agree_by_pairs(self.positions)
-        return _agree_by_counting(self.positions)
+        """How many items the first d ranks of both lists share, for d = 1 to k: (k, n)."""
+        if self.known_agreement is None:
+            count = _agree_by_pairs if self.k <= ALL_PAIRS_MAX_K else _agree_by_counting
+            self.known_agreement = count(self.positions)
+        return self.known_agreement
 
     def sum_by_depth(self, weights: Floats) -> Floats:
         """The sum of the weights of all common items.
@@ -146,20 +155,19 @@ class Alignment:
         if depth >= self.k and (self.labels is None or depth >= len(self.labels.ideal)):
             return self
 
-        def cut_ranks(ranks: Floats) -> Floats:
+        def cut_ranks(ranks: Array) -> Array:
             return ranks[:depth]
 
-        cut = Alignment(
+        agreement = self.known_agreement
+        return Alignment(
             np.minimum(self.positions[:depth], self.positions.dtype.type(min(depth, self.k))),
             np.minimum(self.baseline_lengths, depth),
             np.minimum(self.candidate_lengths, depth),
             scores=self.scores and self.scores.map(cut_ranks),
             weights=self.weights and self.weights.map(cut_ranks),
             labels=self.labels and _change_labels(self.labels, cut_ranks, cut_ranks),
+            known_agreement=None if agreement is None else cut_ranks(agreement),
         )
-        if "agreement" in self.__dict__:  # it was computed already
-            cut.agreement = self.agreement[:depth]
-        return cut
 
 
 def derive_once(derive: Callable[[Alignment], _ValueT]) -> Callable[[Alignment], _ValueT]:
@@ -231,27 +239,24 @@ def align(batch: PairBatch) -> Alignment:
     else:
         positions = aligned.positions
 
-    def by_rank(places: Floats) -> Floats:
-        return np.ascontiguousarray(places[:, :longest].T)
+    def by_rank(values: Floats) -> Floats:
+        return np.ascontiguousarray(values[:, :longest].T)
 
     # The ideal list is not cut to the longest list of this batch, because the result for a pair
     # must not depend on the other pairs.
     def ideal_by_rank(ideal: Floats) -> Floats:
         return np.ascontiguousarray(ideal.T)
 
-    alignment = Alignment(
+    return Alignment(
         positions,
         batch.baseline_lengths,
         batch.candidate_lengths,
         scores=batch.scores and batch.scores.map(by_rank),
         weights=batch.weights and batch.weights.map(by_rank),
         labels=batch.labels and _change_labels(batch.labels, by_rank, ideal_by_rank),
+        computed=aligned,
+        known_agreement=None if aligned is None else aligned.agreement,
     )
-    if aligned is not None:  # machine code has computed these values already
-        alignment.agreement = aligned.agreement
-        alignment.inversions = aligned.inversions
-        alignment.position_sums = aligned.position_sums
-    return alignment
 
 
 def row_blocks(batch: PairBatch) -> Iterator[slice]:
@@ -355,8 +360,8 @@ def by_baseline_rank(positions: Ranks, values: Array) -> Array:
 
     A baseline item that is not in the candidate's list gets the value of the last rank.
     """
-    places = np.minimum(positions, len(values) - 1).astype(np.intp)
-    return np.take_along_axis(values, places, axis=0)
+    cells = np.minimum(positions, len(values) - 1).astype(np.intp)
+    return np.take_along_axis(values, cells, axis=0)
 
 
 def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
@@ -369,13 +374,13 @@ def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
     return moved[:-1]
 
 
-def sum_ranks(places: Floats) -> Floats:
+def sum_ranks(values: Floats) -> Floats:
     """The sum of each column, added from the top rank down."""
-    if places.shape[1] == 1:
+    if values.shape[1] == 1:
         # numpy adds a single column in another order, which would change the last bit of the sum.
-        last: Floats = places.cumsum(axis=0)[-1]
+        last: Floats = values.cumsum(axis=0)[-1]
         return last
-    total: Floats = places.sum(axis=0)
+    total: Floats = values.sum(axis=0)
     return total
 
 

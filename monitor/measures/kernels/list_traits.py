@@ -177,11 +177,14 @@ def _takes_turns(alignment: Alignment) -> Flags:
     return takes_turns
 
 
-def count_shifted(before: Codes, now: Codes) -> int:
-    """Count the users whose former first item is gone, and those whose first item is new.
+def flag_shifted(before: Codes, now: Codes) -> tuple[Flags, Flags]:
+    """Return whether a user's former first item is gone, and whether the first item is new: (n,).
 
-    Returns the larger count. ``before`` and ``now`` have a row (k,) for each user, padded with -1.
+    ``before`` and ``now`` have a row (k,) for each user, padded with -1.
     """
-    is_gone = ~(now == before[:, :1]).any(axis=1)
-    is_new = ~(before == now[:, :1]).any(axis=1)
-    return max(int(is_gone.sum()), int(is_new.sum()))
+    return ~(now == before[:, :1]).any(axis=1), ~(before == now[:, :1]).any(axis=1)
+
+
+def count_shifted(before: Codes, now: Codes) -> int:
+    """Count the users with each flag of `flag_shifted`. Returns the larger count."""
+    return max(int(is_shifted.sum()) for is_shifted in flag_shifted(before, now))

@@ -448,7 +448,7 @@ def _find_fillers(lists: CodedLists, k: int | None, most_lists: int | None = Non
     ends = lists.offsets[1:][:most_lists]
     if k is not None:
         ends = np.minimum(ends, starts + k)
-    last_places = ends[ends - starts > 1] - 1
-    last_items = lists.codes[last_places]
-    fillers: Integers = last_items[last_items == lists.codes[last_places - 1]]
+    last_cells = ends[ends - starts > 1] - 1
+    last_items = lists.codes[last_cells]
+    fillers: Integers = last_items[last_items == lists.codes[last_cells - 1]]
     return fillers

@@ -1,7 +1,7 @@
 """Converts users' lists to Arrow tables, and Arrow tables to users' lists.
 
 A column of lists has one list for each user. A column of segments has a list of numbers for each
-user. A number is the place of one of the user's segments in a sequence of names.
+user. A number is the position of one of the user's segments in a sequence of names.
 """
 
 from __future__ import annotations

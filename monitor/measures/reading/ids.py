@@ -293,7 +293,7 @@ def id_column(  # noqa: C901, PLR0911 - one branch for each type
 def describe_type(kind: pa.DataType) -> str:
     """The type of a column in words."""
     if arrow_types.is_struct(kind):
-        names = [kind.field(place).name for place in range(min(5, kind.num_fields))]
+        names = [kind.field(number).name for number in range(min(5, kind.num_fields))]
         return f"objects with {', '.join(names)}"
     if is_list(kind):
         return f"lists of {describe_type(kind.value_type)}"

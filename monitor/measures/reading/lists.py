@@ -259,10 +259,10 @@ def is_padding(values: pa.Array | Sequence[object], ids: pa.Array, no_item: NoIt
     is_filler: Flags = pc.is_in(ids, value_set=_named(ids, texts)).to_numpy(zero_copy_only=False)
     if not isinstance(values, pa.Array):
         named = set(no_item or ()) & {None, ""}
-        for place, value in enumerate(values):
+        for row, value in enumerate(values):
             # Other values may be of a type that no set can contain.
             if (value is None or value == "") and value in named:
-                is_filler[place] = True
+                is_filler[row] = True
         return is_filler
     if None in (no_item or ()):
         is_filler |= values.is_null().to_numpy(zero_copy_only=False)
@@ -290,26 +290,26 @@ def without_items(table: RankingTable, no_item: NoItems) -> RankingTable:
     return replace(table, offsets=offsets_of(lengths), items=table.items[is_item], scores=scores)
 
 
-def order_rows(owners: Integers, places: Array, items: pa.Array | Ids | None = None) -> Rows | None:
-    """Sort the rows of a long table by owner and place. None if they are already sorted.
+def order_rows(owners: Integers, ranks: Array, items: pa.Array | Ids | None = None) -> Rows | None:
+    """Sort the rows of a long table by owner and rank. None if they are already sorted.
 
-    The result is the sorted row numbers. If ``items`` is given, rows with equal owner and place are
+    The result is the sorted row numbers. If ``items`` is given, rows with equal owner and rank are
     sorted by the item as text.
     """
     is_same_owner = owners[1:] == owners[:-1]
-    is_after = (owners[1:] > owners[:-1]) | (is_same_owner & (places[1:] > places[:-1]))
+    is_after = (owners[1:] > owners[:-1]) | (is_same_owner & (ranks[1:] > ranks[:-1]))
     if bool(is_after.all()):
         return None
-    order = np.lexsort((places, owners))
-    if items is None or not _has_ties(owners[order], places[order]):
+    order = np.lexsort((ranks, owners))
+    if items is None or not _has_ties(owners[order], ranks[order]):
         return order
     by_text = pc.sort_indices(pa.array(items).cast(pa.large_string())).to_numpy()
-    ordered: Rows = by_text[np.lexsort((places[by_text], owners[by_text]))]
+    ordered: Rows = by_text[np.lexsort((ranks[by_text], owners[by_text]))]
     return ordered
 
 
-def _has_ties(owners: Integers, places: Array) -> bool:
-    return bool(((owners[1:] == owners[:-1]) & (places[1:] == places[:-1])).any())
+def _has_ties(owners: Integers, ranks: Array) -> bool:
+    return bool(((owners[1:] == owners[:-1]) & (ranks[1:] == ranks[:-1])).any())
 
 
 def parse_json(text: str | bytes) -> object:

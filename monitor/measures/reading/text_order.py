@@ -47,7 +47,7 @@ def _sort_keys(texts: pa.Array) -> Hashes | None:
 
 def count_same_start(one: str | bytes, other: str | bytes) -> int:
     """The number of equal characters or bytes at the beginning of both texts."""
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
-            return place
+            return index
     return min(len(one), len(other))

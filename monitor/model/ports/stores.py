@@ -130,8 +130,9 @@ class Outbox(Protocol):
         """
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        """Return the explanation, examples and models of the run of this slot, if they are stored.
+        """Return what messages say about the run of this slot, if it is stored.
 
+        These are the explanation, examples, and sentences about the models that changed.
         The examples are one user of each leading group of the explanation. Without an explanation
         they are the two users with the lowest scores.
         """
@@ -185,8 +186,8 @@ class Outbox(Protocol):
 
         Receivers without pending deliveries are left out.
 
-        If ``held`` is True, held deliveries are counted instead. Only their starts are counted,
-        because a held end hides no alert.
+        If ``held`` is True, held deliveries are counted instead. They are not sent now, because of a
+        silence for example. Only their starts are counted, because a held end hides no alert.
         """
 
 

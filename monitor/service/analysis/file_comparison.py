@@ -26,7 +26,7 @@ from monitor.model.run_reasons import IdMismatch
 from monitor.model.runs import ArmScore, Evidence, EvidenceKind, Scores, Summary
 from monitor.model.statistics import ListTrait
 from monitor.pipeline.accumulator import RunAccumulator
-from monitor.pipeline.pull import Arms, draw_panel, pull_all
+from monitor.pipeline.pull import ComparisonSources, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.user_batches import users_at_once
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
@@ -129,17 +129,17 @@ def compare_files(  # noqa: PLR0913 - the options of the command
     if also_in is not None:
         within = _Within(source, FileUsers(_users_of(also_in)), also_in.path)
         source = within
-    arms = Arms(
+    sources = ComparisonSources(
         baseline=FileLists(lists[0]),
         candidate=FileLists(lists[1]),
         users=source,
         dimensions=() if by is None else (by,),
     )
     try:
-        panel = draw_panel(comparison, arms, slot, _COMPARE_DEADLINE.total_seconds())
+        panel = draw_panel(comparison, sources, slot, _COMPARE_DEADLINE.total_seconds())
     except SourceError as error:
-        raise InputError(arms.error_text(error)) from None
-    answers = pull_all(comparison, arms, panel, slot, _COMPARE_DEADLINE.total_seconds())
+        raise InputError(sources.error_text(error)) from None
+    answers = pull_all(comparison, sources, panel, slot, _COMPARE_DEADLINE.total_seconds())
     results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         results.add(batch)

@@ -84,7 +84,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
         started_at=now,
         until=now,
     )
-    result = execute(watched.comparison, watched.arms, claim, Memory(), SystemClock())
+    result = execute(watched.comparison, watched.sources, claim, Memory(), SystemClock())
     if result.status is RunStatus.FAILED or result.coverage is None:
         raise InputError(result.reason or "the log could not be read")
     outcomes = () if result.unpaired is None else result.unpaired.outcomes

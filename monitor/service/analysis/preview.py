@@ -18,7 +18,7 @@ from monitor.model.statistics import NoiseFloor
 from monitor.model.unpaired import UnpairedResults
 from monitor.pipeline.id_spellings import compare_listed_users
 from monitor.pipeline.item_titles import pull_titles
-from monitor.pipeline.pull import Arms, ask_in_time, draw_panel
+from monitor.pipeline.pull import ComparisonSources, ask_in_time, draw_panel
 from monitor.pipeline.run_assessment import find_unpaired_obstacles
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
@@ -95,13 +95,13 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
     slot = watched.schedule.latest(now)
     preview = partial(Preview, comparison=few, slot=slot, next_slot=watched.schedule.next(now))
     try:
-        measured = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
+        measured = measure_slot(few, watched.sources, slot, Memory(), Stopwatch(SystemClock()))
     except SourceError as error:
-        return preview(problems=(watched.arms.error_text(error),))
+        return preview(problems=(watched.sources.error_text(error),))
     except MonitorError as error:
         return preview(problems=(str(error),))
-    titles, failure = pull_titles(watched.arms.titles, slot, items_of(measured.run.evidence))
-    tables = _read_user_tables(watched.arms, slot)
+    titles, failure = pull_titles(watched.sources.titles, slot, items_of(measured.run.evidence))
+    tables = _read_user_tables(watched.sources, slot)
     obstacles: list[str] = []
     if measured.run.unpaired is not None:
         reasons = find_unpaired_obstacles(few, measured.run.unpaired, ())
@@ -116,8 +116,8 @@ def preview_users(watched: WatchedComparison, count: int) -> Preview:
         problems=tuple(dict.fromkeys(problems)),
         obstacles=tuple(obstacles),
         matches=tuple(_matches(tables, measured.run.evidence)),
-        id_mismatches=_find_mismatches(watched.arms, tables, measured.run),
-        unmatched=_find_unmatched(comparison, watched.arms, slot),
+        id_mismatches=_find_mismatches(watched.sources, tables, measured.run),
+        unmatched=_find_unmatched(comparison, watched.sources, slot),
         notes={key: str(note) for key, note in measured.notes.items()},
         titles=titles,
     )
@@ -131,19 +131,19 @@ class _UserTables:
     listed: Mapping[Arm, UserTable]
 
 
-def _read_user_tables(arms: Arms, slot: datetime) -> _UserTables | None:
+def _read_user_tables(sources: ComparisonSources, slot: datetime) -> _UserTables | None:
     """Read the users of the panel and of both arms once, because this may take long.
 
     None if no arm can list its users, or if the users of the panel cannot be read.
     """
     listed = {}
-    for arm, source in arms.listed.items():
+    for arm, source in sources.listed.items():
         with suppress(ConfigError, SourceError):  # reported elsewhere
             listed[arm] = ask_in_time(partial(source.users, slot, ()), _WAIT_S, "late")
     if not listed:
         return None
     with suppress(ConfigError, SourceError):  # reported elsewhere
-        panel = ask_in_time(partial(arms.users.users, slot, ()), _WAIT_S, "late")
+        panel = ask_in_time(partial(sources.users.users, slot, ()), _WAIT_S, "late")
         return _UserTables(panel=panel, listed=listed)
     return None
 
@@ -169,7 +169,7 @@ def _count_matching(ids: IdKind, baseline: Iterable[str], candidate: Iterable[st
 
 
 def _find_mismatches(
-    arms: Arms, tables: _UserTables | None, run: MeasuredRun
+    sources: ComparisonSources, tables: _UserTables | None, run: MeasuredRun
 ) -> tuple[IdMismatch, ...]:
     """Return why item ids or user ids of the two arms do not match.
 
@@ -179,7 +179,7 @@ def _find_mismatches(
     mismatches = []
     if tables is not None:
         for arm, listed in tables.listed.items():
-            mismatch = compare_listed_users(arms, arm, tables.panel, listed)
+            mismatch = compare_listed_users(sources, arm, tables.panel, listed)
             if mismatch is not None:
                 mismatches.append(mismatch)
     for mismatch in run.id_mismatches:
@@ -189,14 +189,14 @@ def _find_mismatches(
 
 
 def _find_unmatched(
-    comparison: Comparison, arms: Arms, slot: datetime
+    comparison: Comparison, sources: ComparisonSources, slot: datetime
 ) -> tuple[UnmatchedName, ...]:
     """Return the segments and matchers in the configuration that match nothing."""
-    if not arms.dimensions:
+    if not sources.dimensions:
         return find_unmatched(comparison, (ALL,))
     everybody = replace(comparison, measuring=replace(comparison.measuring, sample=None))
     try:
-        segments = draw_panel(everybody, arms, slot, _WAIT_S).segments
+        segments = draw_panel(everybody, sources, slot, _WAIT_S).segments
     except (ConfigError, SourceError):  # reported elsewhere
         return ()
     return find_unmatched(comparison, segments)

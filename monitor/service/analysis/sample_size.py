@@ -211,11 +211,11 @@ def _read_figures(
     healthy, _ = pick_healthy(past, series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         return None, len(healthy)
-    # `read_values_and_errors` returns values and sampling errors. `compute_reference` takes a column for each
-    # series.
     key = (series.segment, series.rule.metric)
     all_figures = [Figures.of(run.summaries) for run in past]
     healthy_figures = [figures for figures in all_figures if figures.summaries.get(key) in healthy]
+    # `read` returns a run's value and its sampling error. `compute_reference` takes a column of each
+    # for every series. Here there is one series.
     measures = np.array([series.read(figures) for figures in healthy_figures])
     values = measures[:, :1]
     errors = measures[:, 1:]

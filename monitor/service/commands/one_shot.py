@@ -172,7 +172,7 @@ class OneShot:
         Raises ConfigError if the comparison has no source of relevance.
         """
         watched = pick_comparison(self.wiring.watched, comparison)
-        if watched.arms.relevance is None:
+        if watched.sources.relevance is None:
             raise ConfigError(
                 f"comparison {comparison!r} has no `relevance:` in the configuration: add it, and "
                 "later runs wait for labels"
@@ -318,7 +318,7 @@ def _write_answered(watched: WatchedComparison, answered: Sequence[Run], *, agai
     if not again:
         return write_already_run(name, len(answered), slot, earlier)
     notice = write_run_again(name, len(answered), slot, earlier)
-    return f"{notice}. Files of scores_to are replaced" if watched.arms.scores_to else notice
+    return f"{notice}. Files of scores_to are replaced" if watched.sources.scores_to else notice
 
 
 def _reconcile(wiring: Wiring, store: SqlStore, config: Path, say: Callable[[str], object]) -> None:

@@ -143,7 +143,7 @@ class DaemonJobs:
             for name, watched in self.wiring().watched.items():
                 run = partial(self.run_slot, name)
                 plans[name] = JobPlan(call=run, when=watched.schedule, kind=JobKind.RUN)
-                if watched.arms.relevance is not None:
+                if watched.sources.relevance is not None:
                     backfill = partial(self.backfill, name)
                     plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL_EVERY, limit=None)
         return plans

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from monitor.boundary.options import NOT_IN_HASH, Options, resolve_path
 from monitor.boundary.slot_templates import check_placeholders, placeholders
 from monitor.sources import table_options
-from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.kinds import Reader, SourceKind, imported_when_called
 
 STORES = ("s3://", "gs://", "abfs://")
 """How paths in object storage begin."""
@@ -128,8 +128,8 @@ FILE = SourceKind(
     ),
     is_live=_is_live,
     all_users=_all_users,
-    joined="monitor.sources.file.joined:JoinedFiles",
-    outcomes=f"{_SOURCE}:FileOutcomes",
+    joined=imported_when_called("monitor.sources.file.joined:JoinedFiles"),
+    outcomes=Reader(FileUsersOptions, f"{_SOURCE}:FileOutcomes", _ABOUT),
     users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, _TABLE, _ABOUT),
     item_titles=Reader(FileItemTitlesOptions, _TABLE, _ABOUT),

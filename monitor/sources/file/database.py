@@ -29,9 +29,8 @@ from monitor.measures.reading.unreadable_values import unreadable_of
 from monitor.model.errors import SourceError
 from monitor.model.id_forms import Forms
 from monitor.model.unpaired import ARM_COLUMN
-from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
+from monitor.model.unreadable import ColumnKind, Unreadable
 from monitor.sources.columns import spell_column
-from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.diagnosis import MEMORY_MB, file_errors
 from monitor.sources.file.file_set import FileSet
 from monitor.sources.file.formats import select_rows, sql_name
@@ -45,17 +44,15 @@ from monitor.sources.table_options import (
 
 KEY = "rankwatch_key"
 """The name of the column of users' keys in our views."""
-PLACE = "rankwatch_place"
+ROW_NUMBER = "rankwatch_row_number"
 """The name of the column of row numbers, for files whose rows are in order."""
 MOST_SORTED = 4_000_000
 """The largest number of hashes that `has_repeated` sorts in memory. They take 32 MB."""
-_MANY_ROWS = 1.2  # for each asked user
 _THREADS = 2  # with more threads, each thread has too little memory
 
 _INSTANTS = frozenset({"TIMESTAMP", "TIMESTAMP WITH TIME ZONE"})  # types with microseconds
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_LONGEST_SPAN = timedelta(days=365 * 1900) // _MICROSECOND  # in microseconds
 _LONGEST_TEXT = 1 << 18  # the number of bytes
 
 
@@ -67,7 +64,7 @@ def open_database(
     k: int = 1,
     in_order: bool = False,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory that can read only these files.
+    """Open a database in memory that can read only these files.
 
     ``in_order`` says whether the order of the rows matters. ``k`` is the number of items in a list.
 
@@ -101,15 +98,19 @@ def open_database(
 
 
 class FileView:
-    """A view of files with these columns.
+    """A view of files with these columns. `LogView` is a view of some rows.
 
-    If the files are a log, the view has only the rows of the slot's lists. The rows are selected
-    once, by their places, because reading the times takes long. ``same_rows`` is another view of
-    these rows. If the options of the log name arms, the view also has `ARM_COLUMN`. If
-    ``has_one_row``, no user has several rows, or no user has several rows of one arm.
+    ``checked`` names columns whose texts are not too long, because another view has checked them.
 
     Raises SourceError if the files cannot be read or lack one of the columns.
     """
+
+    unreadable: tuple[Unreadable, ...] = ()
+    """The rows of a log that were skipped."""
+    has_arms = False
+    """Whether the view also has `ARM_COLUMN`."""
+    has_one_row = False
+    """Whether each user has only one row. If the view has arms, one row of each arm."""
 
     def __init__(
         self,
@@ -117,59 +118,39 @@ class FileView:
         files: FileSet,
         columns: Sequence[str],
         name: str,
-        log: FileSourceOptions | FileUsersOptions | None = None,
-        same_rows: "FileView | None" = None,
+        checked: Collection[str] = (),
     ) -> None:
         self.name = name
         self.where = files.where
         self.is_json = files.format == "jsonl"
-        self.unreadable: tuple[Unreadable, ...] = ()
-        self.has_arms = False
-        self.has_one_row = False
         self._database = database
-        served = None if log is None else log.served
-        if served is not None:
-            log_columns = [served.time, *served.arm]
-            if served.arms is not None:
-                log_columns.append(served.arms.name)
-            if served.request is not None:
-                log_columns.append(served.request)
-            columns = tuple(dict.fromkeys([*columns, *log_columns, PLACE]))
+        self._functions = 0
         with file_errors([files]):
-            file_columns = [column for column in columns if column != PLACE]
+            file_columns = [column for column in columns if column != ROW_NUMBER]
             # DuckDB reads 16-bit floats as 32-bit floats.
             rows, self._halves = select_rows(database, files, file_columns)
-            if PLACE in columns:
-                rows = f"SELECT *, row_number() OVER () AS {PLACE} FROM ({rows})"
-            database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
-            view = database.sql(f"SELECT * FROM {name} LIMIT 0")
+            if ROW_NUMBER in columns:
+                rows = f"SELECT *, row_number() OVER () AS {ROW_NUMBER} FROM ({rows})"
+            database.execute(f"CREATE TEMP VIEW {self.all_rows} AS {rows}")
+            view = database.sql(f"SELECT * FROM {self.all_rows} LIMIT 0")
             empty = view.to_arrow_table()
         self._types = dict(zip(view.columns, view.types, strict=True))
-        self._functions = 0
         self._empty = {column: empty[column].combine_chunks() for column in columns}
         if files.format == "parquet":
-            checked = () if same_rows is None else same_rows._empty  # noqa: SLF001 - of this class
             self._refuse_long_texts(checked)
-        if log is None or served is None:
-            return
-        self.has_arms = served.arms is not None
-        self._newest = f"newest_{name}"
-        if same_rows is not None:
-            self._newest = same_rows._newest  # noqa: SLF001 - of this class
-            self.unreadable = same_rows.unreadable
-            self.has_one_row = same_rows.has_one_row
-        else:
-            in_time = self._select_in_time(served, log, files.slot)
-            self._select_newest(served, in_time)
-            self.has_one_row &= not log.user_ids
-        self.name = f"served_{name}"
-        database.execute(
-            f"CREATE TEMP VIEW {self.name} AS SELECT * FROM {name} JOIN {self._newest} "
-            f"USING ({PLACE})"
-        )
+
+    @property
+    def all_rows(self) -> str:
+        """The name of the view of all rows of the files."""
+        return self.name
+
+    @property
+    def columns(self) -> Collection[str]:
+        """The columns of the files in this view."""
+        return self._empty
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
-        """These columns with their types, but without any rows."""
+        """Return these columns with their types, but without any rows."""
         return {name: self.values(name, self._empty[name]) for name in columns}
 
     def values(self, name: str, column: pa.Array) -> Any:  # noqa: ANN401 - pyarrow has no stubs
@@ -223,7 +204,7 @@ class FileView:
     def count(
         self, rows: str, checks: Sequence[tuple[str, ColumnKind, str]], more: Sequence[str] = ()
     ) -> tuple[tuple[Unreadable, ...], list[Any]]:
-        """Count the unreadable values of these rows. Also returns further SQL aggregates.
+        """Return the counts of unreadable values in these rows, and further SQL aggregates.
 
         Each check names a column, says what its values must be, and has an SQL condition. The
         condition is true for unreadable values.
@@ -270,7 +251,7 @@ class FileView:
         return name
 
     def items(self, column: str, k: int | None) -> str:
-        """The SQL expression for a column of lists, cut to k items. Lists as text are not cut."""
+        """Return the SQL expression for lists, cut to k items. Lists as text are not cut."""
         lists = sql_name(column)
         if not self.is_list(column):
             return lists
@@ -279,81 +260,6 @@ class FileView:
         if is_text(self._empty[column].type.value_type):
             return f"list_transform({lists}, lambda item: {_short_text('item')})"
         return lists
-
-    def _select_in_time(
-        self,
-        served: ServedOptions,
-        log: FileSourceOptions | FileUsersOptions,
-        slot: datetime,
-    ) -> str:
-        """Make a view of the rows of the period. It also has the user, time, request and arm.
-
-        Returns the name of the view.
-        """
-        execute = self._database.execute
-        checks = [
-            (served.time, ColumnKind.TIMES, "rankwatch_at IS NULL"),
-            (log.user, ColumnKind.IDS, "rankwatch_to IS NULL"),
-        ]
-        request = "rankwatch_at"
-        if served.request is not None:
-            request = self.ids(served.request)
-            checks.append((served.request, ColumnKind.IDS, "rankwatch_as IS NULL"))
-        arm_sql, conditions = self.arm_sql(served)
-        rows = f"arm_{self.name}"
-        execute(
-            f"CREATE TEMP VIEW {rows} AS SELECT *, {self.ids(log.user)} AS rankwatch_to, "
-            f"{self._instant(served.time)} AS rankwatch_at, {request} AS rankwatch_as, "
-            f"{arm_sql} AS {ARM_COLUMN} FROM {self.name} WHERE {' AND '.join(conditions)}"
-        )
-        is_in_time = self.time_sql("rankwatch_at", served, slot)
-        arms = served.each_arm
-        aggregates = []
-        for arm in arms:
-            is_of_arm = "TRUE" if arm is None else f"{ARM_COLUMN} = {sql_text(arm)}"
-            aggregates.append(f"count(*) FILTER (WHERE {is_in_time} AND {is_of_arm})")
-            aggregates.append(f"max(rankwatch_at) FILTER (WHERE {is_of_arm})")
-        self.unreadable, figures = self.count(rows, checks, aggregates)
-        require_readable(self.unreadable, log.max_unreadable)
-        for arm, count, last_at in zip(arms, figures[::2], figures[1::2], strict=True):
-            if not count:
-                unserved = served.describe_unserved(arm, slot, _format_newest(last_at))
-                raise SourceError(f"{self.where} {unserved}", permanent=False)
-        in_time = f"in_time_{self.name}"
-        execute(f"CREATE TEMP VIEW {in_time} AS SELECT * FROM {rows} WHERE {is_in_time}")
-        return in_time
-
-    def _select_newest(self, served: ServedOptions, in_time: str) -> None:
-        """Write the places of the rows of each user's newest list into a table.
-
-        If two lists of a user have the same time, the list with the greater request id is selected.
-        """
-        execute = self._database.execute
-        execute(
-            f"CREATE TEMP TABLE log_rows AS SELECT {PLACE}, rankwatch_to, rankwatch_at, "
-            f"rankwatch_as, {ARM_COLUMN} FROM {in_time}"
-        )
-        keys = "rankwatch_to"
-        if served.arms is not None and served.arms.has_list_per_arm:
-            keys += f", {ARM_COLUMN}"
-        last_request = "max(rankwatch_as)"
-        if served.request is not None:
-            last_request = "max_by(rankwatch_as, struct_pack(a := rankwatch_at, b := rankwatch_as))"
-        execute(
-            f"CREATE TEMP TABLE last_rows AS SELECT {keys}, {last_request} AS rankwatch_as "
-            f"FROM log_rows GROUP BY {keys}"
-        )
-        ((users, rows),) = execute(
-            "SELECT (SELECT count(rankwatch_to) FROM last_rows), (SELECT count(*) FROM log_rows)"
-        ).fetchall()
-        newest = f"SELECT {PLACE}, {ARM_COLUMN} FROM log_rows"
-        if users < rows:
-            newest += f" SEMI JOIN last_rows USING ({keys}, rankwatch_as)"
-        execute(f"CREATE TEMP TABLE {self._newest} AS {newest}")
-        ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
-        self.has_one_row = users == rows
-        execute("DROP TABLE log_rows")
-        execute("DROP TABLE last_rows")
 
     def _instant(self, column: str) -> str:
         """Return the SQL expression for the times in a column, in microseconds since 1970."""
@@ -371,7 +277,7 @@ class FileView:
         return condition
 
     def arm_sql(self, served: ServedOptions) -> tuple[str, list[str]]:
-        """The SQL expression for the arm of a row of a log, and the conditions for rows to read."""
+        """Return the SQL expression for the arm of a log's row, and the conditions for its rows."""
         conditions = ["TRUE"]
         for column, value in served.arm.items():
             conditions.append(f"{self._arm_value(column)} = {sql_text(value)}")
@@ -391,21 +297,6 @@ class FileView:
             return self.raw_text(column)
         return self.ids(column)
 
-    def leave_out_others(self, key: str, users: str, count: int) -> None:
-        """If many rows of a log are of users that are not asked, leave these rows out.
-
-        Then less is joined. ``key`` is the SQL expression for the key of a row. ``users`` is a view
-        with the keys of the ``count`` asked users.
-        """
-        execute = self._database.execute
-        ((rows,),) = execute(f"SELECT count(*) FROM {self._newest}").fetchall()
-        if rows > _MANY_ROWS * count:
-            execute(
-                f"CREATE OR REPLACE TEMP TABLE {self._newest} AS SELECT {PLACE}, {ARM_COLUMN} "
-                f"FROM (SELECT {PLACE}, {ARM_COLUMN}, {key} AS {KEY} FROM {self.name}) "
-                f"SEMI JOIN {users} USING ({KEY})"
-            )
-
     def _refuse_long_texts(self, checked: Collection[str]) -> None:
         """Raise SourceError if a column has a long text, except in columns ``checked`` before."""
         # A file with a dictionary stores each text once. In memory, each row gets its own copy.
@@ -416,7 +307,7 @@ class FileView:
         if not names:
             return
         lengths = ", ".join(f"max(strlen({sql_name(name)}))" for name in names)
-        (longest,) = self._database.execute(f"SELECT {lengths} FROM {self.name}").fetchall()
+        (longest,) = self._database.execute(f"SELECT {lengths} FROM {self.all_rows}").fetchall()
         for name, length in zip(names, longest, strict=True):
             if length is not None and length > _LONGEST_TEXT:
                 raise SourceError(
@@ -425,21 +316,13 @@ class FileView:
                 )
 
 
-def _format_newest(last_at: int | None) -> str | None:
-    if last_at is None:
-        return None
-    # A time in the wrong unit may have a year that Python cannot represent.
-    at = _UNIX_EPOCH + timedelta(microseconds=min(max(last_at, -_LONGEST_SPAN), _LONGEST_SPAN))
-    return f"{at:%Y-%m-%dT%H:%M:%SZ}"
-
-
 def _microseconds(instant: datetime) -> int:
     """Return the number of microseconds since 1970."""
     return (instant - _UNIX_EPOCH) // _MICROSECOND
 
 
 def has_repeated(database: duckdb.DuckDBPyConnection, hashes: str) -> bool:
-    """Whether two rows have the same hash. ``hashes`` is a query for one column of hashes.
+    """Return whether two rows have the same hash. ``hashes`` is a query for one column of them.
 
     Sorting the hashes takes less than half the CPU time of DuckDB's GROUP BY. But DuckDB can write
     data to disk, so it compares the hashes if there are more than `MOST_SORTED`.
@@ -454,7 +337,7 @@ def has_repeated(database: duckdb.DuckDBPyConnection, hashes: str) -> bool:
 
 
 def cut_lists(lists: str, k: int) -> str:
-    """The SQL expression for lists, cut to k items. ``lists`` is an SQL expression too.
+    """Return the SQL expression for lists, cut to k items. ``lists`` is an SQL expression too.
 
     Cutting copies a list, so lists that need no cut are left as they are. This saves a tenth of the
     join's CPU time.
@@ -471,7 +354,7 @@ def _short_text(value: str) -> str:
 
 
 def _is_plain(value: str) -> str:
-    """The SQL condition for text that is surely an id, because it is short and has no NUL."""
+    """Return the SQL condition for text that is surely an id. It is short and has no NUL."""
     return f"strlen({value}) BETWEEN 1 AND {MAX_ID_LENGTH} AND NOT contains({value}, chr(0))"
 
 

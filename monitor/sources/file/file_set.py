@@ -169,8 +169,8 @@ def held_files(options: FileOptions, slot: datetime) -> Iterator[FileSet]:
             ) from None
         with source_errors(files.where):
             originals = {}
-            for place, path in enumerate(files.paths):
-                originals[_copy_lines(Path(path), Path(folder, str(place)))] = path
+            for number, path in enumerate(files.paths):
+                originals[_copy_lines(Path(path), Path(folder, str(number)))] = path
         copies = replace(files, paths=tuple(originals), originals=originals)
         yield replace(copies, find=lambda: copies)
 

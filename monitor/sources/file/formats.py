@@ -175,7 +175,7 @@ def _select_csv(files: FileSet, columns: Sequence[str]) -> str:
         f"auto_detect = false, header = true, delim = '{_SEPARATORS[files.format]}', quote = '\"', "
         f"escape = '\"', new_line = '{line_end}'"
     )
-    types = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
+    types = ", ".join(f"c{number}: 'VARCHAR'" for number in range(len(names)))
     selected = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
     return f"SELECT {selected} FROM read_csv({_paths(files)}, {options}, columns = {{{types}}})"
 

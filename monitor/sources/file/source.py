@@ -27,7 +27,7 @@ from monitor.model.unreadable import ColumnKind, Unreadable, require_readable
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import (
     KEY,
-    PLACE,
+    ROW_NUMBER,
     FileView,
     cut_lists,
     has_repeated,
@@ -35,6 +35,7 @@ from monitor.sources.file.database import (
 )
 from monitor.sources.file.file_set import FileSet, find_files, held_files, read_files
 from monitor.sources.file.formats import sql_name
+from monitor.sources.file.log_view import LogView, open_view
 from monitor.sources.lookup_tables import ROW_COUNT, SegmentValues, build_user_table, segment_labels
 from monitor.sources.table_lists import TableBatch, TableLists, check_size
 from monitor.sources.tables import Table
@@ -57,7 +58,7 @@ def key_of_rows(
 
 
 def needs_order(options: FileSourceOptions | FileUsersOptions) -> bool:
-    """Return whether the places of the rows matter, as in a log."""
+    """Return whether the order of the rows matters, as in a log."""
     return options.served is not None or bool(getattr(options, "in_order", None))
 
 
@@ -79,7 +80,7 @@ class ListView:
         k: int,
     ) -> None:
         if options.in_order:
-            options = options.model_copy(update={"rank": PLACE})
+            options = options.model_copy(update={"rank": ROW_NUMBER})
         self.options = options
         self.is_long = options.item is not None
         self.rows_key = key_of_rows(files, options)
@@ -90,7 +91,7 @@ class ListView:
         self._database = database
         self._k = k
         self._where = files.where
-        self.file = FileView(database, files, options.columns, f"rows_{name}", options)
+        self.file = open_view(database, files, options.columns, f"rows_{name}", options)
         # This reads no rows. It raises an error before the join if a column cannot contain lists.
         self._pull(options, pd.Index([], dtype="str"), [self.file.empty(options.columns)])
         selected = [
@@ -147,7 +148,7 @@ class ListView:
     def leave_out_others(self, users: UserView) -> None:
         """Leave out rows of a log whose users are not asked."""
         options = self.options
-        if options.served is not None:
+        if isinstance(self.file, LogView):
             key = self.file.ids(options.user, options.user_ids)
             self.file.leave_out_others(key, users.name, users.count)
 
@@ -265,8 +266,8 @@ class UserView:
         user = options.user
         self._database = database
         self._segments = {
-            f"rankwatch_segment_{place}": name
-            for place, name in enumerate(dimensions)
+            f"rankwatch_segment_{number}": name
+            for number, name in enumerate(dimensions)
             if name != ARM_COLUMN
         }
         self.columns = (*self._segments,)
@@ -275,7 +276,7 @@ class UserView:
         self.where = files.where
         self.rows_key = key_of_rows(files, options)
         names = tuple(dict.fromkeys((user, *self._segments.values(), *also)))
-        rows = FileView(database, files, names, "asked_rows", options, same_rows)
+        rows = open_view(database, files, names, "asked_rows", options, same_rows)
         selected = [f"{rows.ids(user, options.user_ids)} AS {KEY}"]
         checks = [(user, ColumnKind.IDS, f"{KEY} IS NULL")]
         for column, name in self._segments.items():
@@ -424,7 +425,7 @@ class FileUsers:
             served.require_unswitched(files.where, count, len(users))
             if not all(count.values()):
                 # This raises an error with the cause, such as times that cannot be read.
-                FileView(database, files, (options.user,), "unserved", options)
+                LogView(database, files, (options.user,), "unserved", options)
         return AssignedUsers(count=count, switched=users)
 
 

@@ -71,8 +71,10 @@ class RequestTemplate:
         self._url = URL(url.replace("{k}", str(request.k)), encoded=True)
         self._path = self._url.raw_path
         self._is_batched = options.batch is not None
-        self._place = "{users}" if self._is_batched else "{user}"
-        self._has_place_beyond_path = self._place in str(self._url.with_path("/", keep_query=True))
+        self._placeholder = "{users}" if self._is_batched else "{user}"
+        self._has_placeholder_beyond_path = self._placeholder in str(
+            self._url.with_path("/", keep_query=True)
+        )
         self._has_user_in_path = bool({"user", "users"} & placeholders(url.partition("?")[0]))
         self._body = None if options.body is None else fill_body(options.body, request)
         self._has_whole_numbers = ":int}" in json.dumps(options.body)
@@ -98,9 +100,9 @@ class RequestTemplate:
     def url(self, users: Sequence[str]) -> URL:
         """The URL for these users."""
         keys = ",".join(map(_quote, users))
-        if self._has_place_beyond_path:
-            return URL(str(self._url).replace(self._place, keys), encoded=True)
-        path = self._path.replace(self._place, keys)
+        if self._has_placeholder_beyond_path:
+            return URL(str(self._url).replace(self._placeholder, keys), encoded=True)
+        path = self._path.replace(self._placeholder, keys)
         return self._url.with_path(path, encoded=True, keep_query=True)
 
     def body(self, users: Sequence[str]) -> bytes | None:

@@ -75,8 +75,8 @@ class TraceCollector:
         """
         rows = np.append(np.array(self._rows), [nan] * 3).reshape(-1, 3)
         # The last row is for users without an answer. Their row number is -1.
-        places = find_users(users, pd.Index(self._users, dtype="str"))
-        came_s, age_s, ids = rows[places].T
+        rows_of_users = find_users(users, pd.Index(self._users, dtype="str"))
+        came_s, age_s, ids = rows[rows_of_users].T
         return Traces(came_s=came_s, age_s=age_s, ids=ids, cache_header=self._cache_header)
 
 

@@ -9,10 +9,10 @@ from pydantic import AfterValidator, Field, SecretStr
 from monitor.boundary.options import NOT_IN_HASH, Options, must, readable_by
 from monitor.boundary.redaction import require_encoded_login
 from monitor.boundary.slot_templates import check_placeholders, placeholders
-from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.kinds import Reader, SourceKind, imported_when_called
 from monitor.sources.table_options import ListColumnOptions, UserColumnOptions
 
-_Place = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
+_Location = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(check_placeholders)]
 
 
 def _is_address(url: str) -> bool:
@@ -36,10 +36,10 @@ class SparkOptions(Options):
     remote: Annotated[SecretStr, readable_by(require_encoded_login), _is_remote, NOT_IN_HASH]
     """The address of the Spark Connect server, such as `sc://host:15002`. Both arms and the users
     must use the same address."""
-    table: _Place | None = None
+    table: _Location | None = None
     """The name of a table in a catalogue of the cluster, such as `lake.recs.lists`. rankwatch
     replaces `{slot:%Y%m%d}` with the run's scheduled time (UTC)."""
-    path: _Place | None = None
+    path: _Location | None = None
     """A path that the cluster can read, such as `s3a://lake/lists/{slot:%Y-%m-%d}`. Set either
     `path` or `table`."""
     format: Literal["parquet", "delta", "iceberg", "orc"] = "parquet"
@@ -88,7 +88,7 @@ SPARK = SourceKind(
     ),
     is_live=_is_live,
     all_users=_all_users,
-    joined="monitor.sources.spark.joined:join_in_spark",
+    joined=imported_when_called("monitor.sources.spark.joined:join_in_spark"),
     is_pulled=False,
     users=Reader(SparkUsersOptions, _NOT_PULLED, "Users in a table or path that Spark reads."),
 )

@@ -168,8 +168,10 @@ class _MeasuredThere:
         parts = rows.repartition(count, "key").mapInArrow(partition, PARTITION_COLUMNS)
         while count > PARTS_HERE:
             count = -(-count // _TOGETHER)
-            placed = parts.withColumn("place", F.spark_partition_id()).repartition(count, "place")
-            parts = placed.drop("place").mapInArrow(
+            numbered = parts.withColumn("number", F.spark_partition_id()).repartition(
+                count, "number"
+            )
+            parts = numbered.drop("number").mapInArrow(
                 MergedPartition(measurer=measurer), PARTITION_COLUMNS
             )
         measured_users = 0
@@ -256,7 +258,7 @@ class _AskedUsers(_Table):
             tuple(dict.fromkeys((options.user, *dimensions))),
         )
         key = self.key(options.user)
-        names = {f"segment_{place}": name for place, name in enumerate(dimensions)}
+        names = {f"segment_{number}": name for number, name in enumerate(dimensions)}
         selected = [key.alias("key")]
         checks = [(options.user, ColumnKind.IDS, key.isNull())]
         for column, name in names.items():

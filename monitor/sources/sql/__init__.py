@@ -12,7 +12,7 @@ from monitor.boundary.options import NOT_IN_HASH, Duration, Options, resolve_pat
 from monitor.boundary.redaction import require_encoded_login
 from monitor.model.errors import ConfigError
 from monitor.sources import table_options
-from monitor.sources.kinds import Reader, SourceKind
+from monitor.sources.kinds import Reader, SourceKind, imported_when_called
 from monitor.sources.sql.query import SelectStatement, parse_query
 
 SqlText = Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -166,8 +166,8 @@ SQL = SourceKind(
     lists=Reader(SqlSourceOptions, f"{_SOURCE}:SqlSource", _ABOUT),
     is_live=_is_live,
     all_users=_all_users,
-    outcomes=f"{_SOURCE}:SqlOutcomes",
-    log="monitor.sources.sql.log:SqlLog",
+    outcomes=Reader(SqlUsersOptions, f"{_SOURCE}:SqlOutcomes", _ABOUT),
+    log=imported_when_called("monitor.sources.sql.log:SqlLog"),
     users=Reader(SqlUsersOptions, f"{_SOURCE}:SqlUsers", "Users in a database."),
     item_weights=Reader(SqlItemWeightsOptions, f"{_SOURCE}:SqlTable", _ABOUT),
     item_titles=Reader(SqlItemTitlesOptions, f"{_SOURCE}:SqlTable", _ABOUT),

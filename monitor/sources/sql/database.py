@@ -62,7 +62,8 @@ class ReadOnlyDatabase:
     ) -> Iterator[TableBatch]:
         """Yield the rows for each set of parameters, in a read-only transaction.
 
-        If the statement has the column `REQUEST`, only each user's newest rows are yielded.
+        If the statement has the column `REQUEST`, only each user's newest rows are yielded. Then the
+        first of ``columns`` has the users.
 
         Raises:
             OverdueError: The deadline passed.
@@ -78,12 +79,12 @@ class ReadOnlyDatabase:
                     names = list(result.keys())
                     roots = {name: root_of(name, names) for name in columns}
                     require_columns(list(roots.values()), names, f"the answer of {self.where}")
-                    places = {root: names.index(root) for root in roots.values()}
-                    parts = self._fetch(result, [*places.values()])
+                    indexes = {root: names.index(root) for root in roots.values()}
+                    parts = self._fetch(result, [*indexes.values()])
                     if names[-1] == REQUEST:
-                        parts = _select_newest(self._fetch(result, [*places.values(), -1]))
+                        parts = _select_newest(self._fetch(result, [*indexes.values(), -1]))
                     for fetched in parts:
-                        values = dict(zip(places, fetched, strict=True))
+                        values = dict(zip(indexes, fetched, strict=True))
                         batch = {
                             name: _take_fields(values[root], name, root)
                             for name, root in roots.items()
@@ -138,9 +139,9 @@ class ReadOnlyDatabase:
             )
 
     def _fetch(
-        self, result: sa.CursorResult[Any], places: Sequence[int]
+        self, result: sa.CursorResult[Any], indexes: Sequence[int]
     ) -> Iterator[list[list[Any]]]:
-        """Yield the columns at these places, in parts. The size of a part in memory is limited."""
+        """Yield the columns with these indexes in parts. Each part needs little memory."""
         # The first part is one row, because the length of the values is not known yet. SQLAlchemy
         # returns it, because it may have fetched it already. Further rows come from the driver's
         # cursor: SQLAlchemy would make an object of each row, which takes as long as the driver.
@@ -148,7 +149,7 @@ class ReadOnlyDatabase:
         rows: Sequence[Sequence[Any]] = result.fetchmany(size)
         while rows:
             # This takes a third of the time of ``zip(*rows)``.
-            columns = [list(map(itemgetter(place), rows)) for place in places]
+            columns = [list(map(itemgetter(index), rows)) for index in indexes]
             longest = max(map(_longest, columns))
             if longest > _LONGEST_VALUE:
                 raise SourceError(

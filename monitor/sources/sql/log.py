@@ -94,7 +94,7 @@ class _LoggedLists(SqlTable):
         unserved: tuple[Unreadable, ...] = ()
         if self._options.served.arms is None:
             # The rows of all arms are counted once.
-            unserved = count_unserved(self._database, self._options, self._deadline)
+            unserved = count_unserved(self._database, self._log, self._deadline)
         # SQLite runs in this process. Two threads that fetch rows at the same time hinder each other:
         # reading 8 million rows took 17.3 s instead of 14.8 s.
         with turn if self._database.dialect == "sqlite" else nullcontext():
@@ -115,9 +115,11 @@ class _LoggedLists(SqlTable):
                 packed[name] = parse_numbers(packed[name]) or packed[name]
         return packed
 
-    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:  # noqa: ARG002
-        """Return the rows, with all columns."""
-        return iter(self.call.wait(self._deadline)[0])
+    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:  # noqa: ARG002 - only one slot is read
+        """The rows of the slot for which the log is read, with these columns."""
+        batches, _ = self.call.wait(self._deadline)
+        for batch in batches:
+            yield {name: batch[name] for name in columns}
 
     def pull(self, request: PullRequest, arm: Arm | None = None) -> Pull:
         """Return the lists of the requested users. Only lists of this arm, unless it is None."""

@@ -71,9 +71,9 @@ def parse_query(query: str, dialect: str) -> SelectStatement:
         start, stop = bind.span()
         replacement = bind[0]
         if bind[1] == "users":
-            place = _list_place(code, start, stop)
-            if place is not None:
-                start, stop = place
+            span = _list_span(code, start, stop)
+            if span is not None:
+                start, stop = span
                 replacement = "IN :users"
                 forms.add("list")
             elif dialect in _WITH_ARRAYS and _is_array(code, start, stop):
@@ -105,10 +105,10 @@ def _only_code(query: str, dialect: str) -> str:
     return re.sub(f"{_COMMENT}|{string}|`[^`]*`", fill, query, flags=re.DOTALL)
 
 
-def _list_place(code: str, start: int, stop: int) -> tuple[int, int] | None:
-    """Return the place to replace by ``IN :users``. None if the name does not follow IN or = ANY.
+def _list_span(code: str, start: int, stop: int) -> tuple[int, int] | None:
+    """Return the start and end of the text that becomes ``IN :users``, with its parentheses.
 
-    The place includes parentheses.
+    The result is None if the name does not follow IN or = ANY.
     """
     before = _LIST_BEFORE.search(code[:start])
     if before is None:

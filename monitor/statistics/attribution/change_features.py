@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from monitor.measures.kernels.list_traits import number_repeated
+from monitor.measures.kernels.list_traits import flag_shifted, number_repeated
 from monitor.model.arrays import Codes, Flags, Floats, Integers
 from monitor.model.immutable import immutable
 from monitor.statistics.attribution.changes import OwnLists
@@ -63,13 +63,14 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
     reordered = np.floor(SHARE_BINS * lists.reversed_share)
     is_shared, _ = flag_shared_lists(lists.present)
     was_shared, _ = flag_shared_lists(lists.former)
+    is_first_gone, is_first_new = flag_shifted(lists.former, lists.present)
     bins = {
         ChangeFeature.REPLACED: replaced,
         ChangeFeature.REORDERED: reordered,
         ChangeFeature.TOTAL: replaced + reordered,
         ChangeFeature.FIRST_MOVED: lists.place_of_first,
-        ChangeFeature.FIRST_GONE: ~(lists.present == lists.former[:, :1]).any(axis=1),
-        ChangeFeature.FIRST_NEW: ~(lists.former == lists.present[:, :1]).any(axis=1),
+        ChangeFeature.FIRST_GONE: is_first_gone,
+        ChangeFeature.FIRST_NEW: is_first_new,
         ChangeFeature.ITEM_MOVED: lists.has_item_change,
         ChangeFeature.UNCHANGED: is_unchanged,
         ChangeFeature.SHARED: is_shared,

@@ -216,7 +216,7 @@ def _find_second(
     for hypothesis, finding in specific:
         facts = finding.kind.facts
         # Healthy lists may also change less than usual, so unchanged lists are no second fault.
-        may_be_healthy = facts.is_model_change or finding.kind is FaultKind.STALE
+        may_be_healthy = facts.is_model_change or finding.kind is FaultKind.UNCHANGED
         if finding.kind is first.kind or facts.is_similarity or may_be_healthy:
             continue
         users = hypothesis.affected

@@ -31,7 +31,7 @@ from monitor.statistics.attribution.scene import (
 from monitor.statistics.attribution.shared_lists import (
     find_few_sharing,
     find_shared_list,
-    find_stale,
+    find_unchanged,
 )
 from monitor.statistics.attribution.shifted_lists import are_new_mixed_in, find_shifted
 from monitor.statistics.attribution.similar_lists import MANY_ALIKE, find_all_alike, find_similar
@@ -52,7 +52,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
     hypotheses += [_find_cut_short(scene, arm) for arm in Arm]
     if scene.changes is not None:
         for find in (
-            find_stale,
+            find_unchanged,
             find_removed_items,
             find_risen_or_fallen,
             find_new_items,
@@ -101,8 +101,9 @@ def _find_cut_short(scene: Scene, arm: Arm) -> Hypothesis | None:
 def _share_duplicated(scene: Scene, arm: Arm) -> float:
     """Return the share of the users whose lists had an item more than once."""
     for row in scene.coverage:
-        if row.segment == ALL and row.asked:
-            return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / row.asked
+        asked = row.asked_of(arm)
+        if row.segment == ALL and asked:
+            return row.users_by_reason.get((arm, CoverageReason.DUPLICATED), 0) / asked
     return 0.0
 
 

@@ -116,21 +116,21 @@ def _share_popular(codes: Codes, scene: Scene, arm: Arm) -> float:
 
 
 # If at least this share of the unchanged lists are lists that many users have, they are shared
-# lists. Otherwise the lists are stale.
+# lists. Otherwise the fault is that the lists are unchanged.
 _MOST_SHARED = 0.5
-# If at least this share of the lists is unchanged in both arms, there were no new data. Then no
-# list is stale.
+# If at least this share of the lists is unchanged in both arms, there were no new data. Then
+# unchanged lists are no fault.
 _NO_NEW_DATA = 0.9
 
 
-def find_stale(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+def find_unchanged(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users whose lists are unchanged, if more lists than usual are unchanged.
 
     If most of these users share a list, the fault is a shared list that began in an earlier run.
     None if hardly more lists than usual are unchanged, if the arm's past runs are not known, or if
     neither arm had new data.
     """
-    hypothesis = find_by_feature(scene, arm, ChangeFeature.UNCHANGED, FaultKind.STALE)
+    hypothesis = find_by_feature(scene, arm, ChangeFeature.UNCHANGED, FaultKind.UNCHANGED)
     # Some arms never change. Only past runs show whether this arm is one of them.
     if hypothesis is None or arm not in scene.usual_histograms:
         return None

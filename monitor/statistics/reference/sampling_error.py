@@ -238,7 +238,7 @@ def _log_likelihood(counts: Floats, mean: Floats, dispersion: Floats) -> Floats:
     return log_ratio - shape * np.log(dispersion) + counts * np.log1p(-1.0 / dispersion)
 
 
-def judge_rare(
+def judge_rare(  # noqa: PLR0913 - the arrays of one run
     is_share: Flags,
     past: tuple[Floats, Floats],
     now: tuple[Floats, Floats],
@@ -246,11 +246,12 @@ def judge_rare(
     *,
     uncounted: tuple[Floats, Floats],
     always: Floats,
+    is_low: Flags | bool = False,
 ) -> tuple[Floats, Floats, Flags]:
     """Judge the series of rare shares as counts. Leave the results of all other series as they are.
 
-    Returns three arrays of shape (m,): the upper limits as angles, the p-values, and whether each
-    series was judged as a count.
+    Returns three arrays of shape (m,): the limits as angles, the p-values, and whether each series
+    was judged as a count.
 
     - ``is_share`` (m,): whether a series consists of angles of shares. Only these can be counts.
     - ``past``: the angles and errors of past runs, (runs, m).
@@ -260,15 +261,23 @@ def judge_rare(
     - ``always`` (m,): the number of users that are in every count. For example, at least one user
       always has the most common list. The count without these users is judged too, and the smaller
       p-value is used.
+    - ``is_low`` (m,): whether low values of a series alert. Then the other users are counted,
+      because a share is too low if the share of the other users is too high.
     """
+    counts_other_users = is_share & is_low
+
+    def swap(angles: Floats) -> Floats:
+        # If a share has the angle a, the share of the other users has the angle pi / 2 - a.
+        return np.where(counts_other_users, np.pi / 2 - angles, angles)
+
     limits, p_values = uncounted
-    limits = limits.copy()
+    limits = swap(limits)
     p_values = p_values.copy()
     columns = np.flatnonzero(is_share)
     angles, errors = now
-    counts, users = to_count(angles[columns], errors[columns])
+    counts, users = to_count(swap(angles)[columns], errors[columns])
     past_angles, past_errors = past
-    newest = keep_newest(past_angles[:, columns], past_errors[:, columns])
+    newest = keep_newest(swap(past_angles)[:, columns], past_errors[:, columns])
     past_counts, past_users = to_count(*newest)
     # The expected count of this run is the share in past runs, multiplied by the users of this run.
     past_counted = np.nansum(past_counts, axis=0)
@@ -299,4 +308,4 @@ def judge_rare(
     limits[columns] = np.where(reference.is_calm, stricter_limits, angle_limits)
     p_values[columns] = np.where(reference.is_calm, smaller_p, p_of_counts)
     is_counted = np.isin(np.arange(len(p_values)), columns)
-    return limits, p_values, is_counted
+    return swap(limits), p_values, is_counted

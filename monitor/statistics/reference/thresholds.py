@@ -58,8 +58,8 @@ class Budget:
 
     runs: float
     segments: Sequence[str]
-    # The weight of each look in every segment. An example of a look is ``drop mean of
-    # extended_tau``
+    # The weight of each look in every segment. The caller names the looks. A run uses the names of
+    # the rules' alerts
     looks: Mapping[str, float]
 
     def alpha(self, segment: str, look: str) -> float:

@@ -86,13 +86,14 @@ def angle_gap(baseline: AffectedUsers, candidate: AffectedUsers) -> Gap:
     )
 
 
-def show_angle_gap(gap: float, baseline: AffectedUsers, candidate: AffectedUsers) -> float:
+def show_angle_gap(gap: float, baseline: AffectedUsers, candidate: AffectedUsers) -> float | None:
     """Convert a gap of angles, such as a limit, to a gap of shares, for people.
 
-    The baseline's share stays the same, and the candidate's share follows from the gap.
+    The baseline's share stays the same, and the candidate's share follows from the gap. None if an
+    arm has no users.
     """
     if not baseline.users or not candidate.users:
-        return math.nan
+        return None
     share = baseline.affected / baseline.users
     angle, _ = to_angle(share, baseline.users)
     return float(from_angle(angle + gap, candidate.users)) - share

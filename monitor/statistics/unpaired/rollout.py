@@ -10,8 +10,8 @@ def pair_scores(baseline: Floats, candidate: Floats, rng: np.random.Generator) -
 
     A score is the similarity of a user's current list to the user's pre-test list. The arguments
     have the scores of each arm's users, (n,). The expected mean of the result is the self gap. The
-    result is between -r and r if the scores have the range r. So ``gate_samples`` judges it with
-    ``Scale(-r, r)``, and the margin is the largest self gap that is allowed.
+    result is between -r and r if the scores have the range r. So `over_own_lists` gives it the
+    ``Scale(-r, r)``, and the margin of the gate is the largest self gap that is allowed.
 
     Each user is used at most once. m is the number of users of the smaller arm. If the other arm
     has at least g times as many users, each pair has the mean score of g users of this arm. This

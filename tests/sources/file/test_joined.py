@@ -22,7 +22,7 @@ from monitor.model.rankings import Arm
 from monitor.model.runs import JoinRequest
 from monitor.model.statistics import NoiseFloor
 from monitor.pipeline.accumulator import SUBSET_USERS
-from monitor.pipeline.pull import Arms
+from monitor.pipeline.pull import ComparisonSources
 from monitor.pipeline.run_measurement import measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.sources.file import FileSourceOptions, FileUsersOptions, database, joined
@@ -152,7 +152,7 @@ def joined_lists(source):
 def arms_of(baseline, candidate, users=None, second_baseline=None):
     """Arms over these files. Without ``users``, the users are those of the baseline."""
     users = users or asked_of(baseline)
-    return Arms(
+    return ComparisonSources(
         baseline=FileLists(baseline),
         candidate=FileLists(candidate),
         users=FileUsers(users),

@@ -26,7 +26,7 @@ _BYTE_MAX_K = 255
 
 @immutable
 class AlignedRanks:
-    """The fields of `Alignment` that machine code computes.
+    """The values of an `Alignment` that machine code computes.
 
     They are arrays (k, n) of ranks and arrays (n,) of int32.
     """
