@@ -37,7 +37,7 @@ def commands_reference() -> str:
     for group, names in COMMANDS.items():
         sections += [f"## {group}", ""]
         for name in names:
-            for path, command in _leaves(root.commands[name], name):
+            for path, command in _leaves(root.get_command(None, name), name):
                 lines.append(f"| `rankwatch {path}` | {_cell(command.get_short_help_str(200))} |")
                 sections += _section(path, command)
     return "\n".join([*lines, "", *sections])

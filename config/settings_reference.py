@@ -22,8 +22,7 @@ from pydantic.fields import FieldInfo
 from monitor.boundary.options import field_docs, format_duration
 from monitor.boundary.options.secret_files import is_secret
 from monitor.settings.configuration import Settings
-from monitor.settings.rule_options import KINDS as RULE_KINDS
-from monitor.settings.rule_options import RuleOptions
+from monitor.settings.rule_options import KINDS as RULE_KINDS, RuleOptions
 from monitor.settings.value_types import ParsedBy
 from monitor.sources.http.profiles import PROFILE_FOLDER
 

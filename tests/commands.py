@@ -63,7 +63,7 @@ def find_command(words):
     """The command that the words begin with, and the words after it."""
     command: Any = get_command(app)
     while words and words[0] in getattr(command, "commands", {}):
-        command, words = command.commands[words[0]], words[1:]
+        command, words = command.get_command(None, words[0]), words[1:]
     return command, words
 
 

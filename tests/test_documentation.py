@@ -33,8 +33,8 @@ EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
 def commands(command, path=()):
     """Every command and subcommand with its names, the root without any."""
     yield path, command
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from commands(inner, (*path, name))
+    for name in getattr(command, "commands", ()):
+        yield from commands(command.get_command(None, name), (*path, name))
 
 
 COMMANDS = dict(commands(get_command(app)))

@@ -9,7 +9,7 @@ from typer import Context
 
 import guides
 from commands import find_command
-from monitor.service.gate import make_question
+from monitor.service.gate.question import make_question
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import parse_settings
 from monitor.settings.translation import to_comparison

@@ -218,7 +218,7 @@ def test_faults_of_a_source_are_reported_with_counts_and_do_not_disturb_other_co
 
 
 def test_a_plugin_that_hangs_takes_a_few_threads_and_is_called_again_after_it_returns(monkeypatch):
-    monkeypatch.setattr(plugins, "_MOST_CALLS", 2)
+    monkeypatch.setattr(plugins, "_MOST_CALLS_AT_ONCE", 2)
     guard, told = plugins.Guard("it", SourceError), [""]
     while told[-1] != "it has not returned from earlier calls":
         with pytest.raises(SourceError) as caught:

@@ -2,8 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from factories import panel

@@ -45,7 +45,6 @@ _MATCHER = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*(.*?)\s*", 
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MOST_CHARACTERS = 1000
 
-_TO_SEND = DeliveryStatus.PENDING
 _HELD = DeliveryStatus.HELD
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which drift cannot be judged."""
@@ -247,10 +246,10 @@ class NotificationPolicy:
 
 
 class Decision(NamedTuple):
-    """The next status of one delivery. A ``pending`` delivery is sent now."""
+    """What to do with one delivery: send it now, or record why it is held or dropped."""
 
     delivery: Delivery
-    status: DeliveryStatus
+    unsent_status: DeliveryStatus | None = None  # None if it is sent now
     reason: str | None = None
 
 
@@ -293,7 +292,7 @@ class Dispatch:
         # An end waits for the other alerts of its incident, so starts are decided first.
         for delivery in sorted(deliveries, key=attrgetter("transition.is_end")):
             decision = self._decide(delivery, delivered)
-            if decision.status is _TO_SEND:
+            if decision.unsent_status is None:
                 delivered.add(delivery.transition.dedup_key)
             decisions.append(decision)
         return tuple(sorted(decisions, key=attrgetter("delivery.transition_id")))
@@ -335,11 +334,11 @@ class Dispatch:
         if why_dropped is not None:
             return Decision(delivery, DeliveryStatus.DROPPED, why_dropped)
         if change.is_acknowledgement:
-            return Decision(delivery, _TO_SEND)
+            return Decision(delivery)
         reason = self.why_held(change)
         if reason is None and not is_delivered and change.dedup_key in self.snapshot.acknowledged:
             reason = ACKNOWLEDGED
-        return Decision(delivery, _TO_SEND if reason is None else _HELD, reason)
+        return Decision(delivery, None if reason is None else _HELD, reason)
 
     def _why_dropped(self, change: Transition, *, is_delivered: bool) -> str | None:
         """Return why the change is never sent. None if it may be sent."""
@@ -364,7 +363,7 @@ class Dispatch:
             for start in self.snapshot.firing:
                 if start.incident == name and start.dedup_key in delivered:
                     return Decision(delivery, _HELD, write_waiting_end(start.alert))
-        return Decision(delivery, _TO_SEND)
+        return Decision(delivery)
 
     def _why_inhibited(self, start: Transition) -> str | None:
         """Return which firing alert on a condition holds back the start. None if none does."""

@@ -20,7 +20,7 @@ from typing import IO
 PIPE_S = 5.0
 """The largest number of seconds to read all data from a pipe."""
 
-_PIECE = 1 << 16
+_READ_BYTES = 1 << 16
 _NO_FILE = "it is not a file"
 
 
@@ -73,7 +73,7 @@ def _read_pipe(number: int, most: int, until: float) -> bytes:
 
 def _read(most: int, read: Callable[[int], bytes]) -> bytes:
     content = bytearray()
-    while piece := read(min(_PIECE, most + 1 - len(content))):
+    while piece := read(min(_READ_BYTES, most + 1 - len(content))):
         content += piece
         if len(content) > most:
             raise OSError(errno.EFBIG, f"it is larger than {most} bytes")

@@ -19,8 +19,8 @@ from monitor.model.errors import ConfigError, MetricError, MonitorError
 _T = TypeVar("_T")
 OPENING_S = 10.0
 """How many seconds the opening of a plugin may take. It usually takes much less."""
-_LONGEST = 300
-_MOST_CALLS = 2 * (os.cpu_count() or 1) + 2
+_LONGEST_LINE_CHARS = 300
+_MOST_CALLS_AT_ONCE = 2 * (os.cpu_count() or 1) + 2
 """How many calls of one plugin may run at the same time. Each processor needs one for metrics."""
 
 
@@ -123,7 +123,7 @@ def _place_of(error: BaseException) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text[: 10 * _LONGEST].split())[:_LONGEST]
+    return " ".join(text[: 10 * _LONGEST_LINE_CHARS].split())[:_LONGEST_LINE_CHARS]
 
 
 class Guard:
@@ -144,7 +144,7 @@ class Guard:
         self._who = who
         self._kind = kind
         self._fields = fields
-        self._free = threading.Semaphore(_MOST_CALLS)
+        self._free = threading.Semaphore(_MOST_CALLS_AT_ONCE)
 
     def run(self, work: Callable[[], _T]) -> _T:
         """Call ``work`` in this thread. The caller must limit the time."""

@@ -26,7 +26,7 @@ _NO_ROOM = (
     "Failed to create directory",
 )
 """Words in DuckDB's errors when memory or the space for temporary files is too small."""
-_PREFIX = "rankwatch-spill-"
+_FOLDER_PREFIX = "rankwatch-spill-"
 _YOUNG_S = 60
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Flags that open only folders, because any account can put a pipe or link into the temporary
@@ -85,7 +85,7 @@ def _private_folder() -> Iterator[str]:
     try:
         _remove_leftovers()
         # Python removes the folder even if the process ends before this block, as threads may.
-        folder = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(prefix=_FOLDER_PREFIX, ignore_cleanup_errors=True)
     except OSError:
         yield ""
         return
@@ -100,7 +100,7 @@ def _private_folder() -> Iterator[str]:
 
 @cache
 def _remove_leftovers() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
         # A new folder may not be locked yet. Folders of other accounts raise OSError.
         with suppress(OSError):
             if utc_now().timestamp() - folder.stat().st_mtime > _YOUNG_S:

@@ -6,10 +6,11 @@ from types import MappingProxyType
 from markupsafe import Markup
 
 from monitor.charts.svg import draw_dot, draw_line, drawing, element, link_to
+from monitor.model.rankings import ranks_by_item
 
 THUMB_ROW = 5.0
 THUMB_WIDTH = 64.0
-_LONGEST = 90
+_LONGEST_NAME_CHARS = 90
 """A name is cut to this many letters. The style sheet shows fewer, on two lines."""
 _FAR_PLACES = 3
 """If an item moved by at least this many places, its class is ``far``."""
@@ -28,19 +29,18 @@ def draw_slopes(
     Each item has one of these classes: kept, moved, far, gone or new. Gone items are only in the
     baseline. New items are only in the candidate.
     """
-    baseline_ranks = _rank(baseline)
-    candidate_ranks = _rank(candidate)
+    ranks = ranks_by_item(baseline, candidate)
     lines = []
     left = []
     right = []
-    for item, rank in baseline_ranks.items():
-        after = candidate_ranks.get(item)
+    for rank, item in enumerate(baseline, start=1):
+        _, after = ranks[item]
         kind = _class_of(rank, after)
         left.append(_draw_item(rank, item, kind, titles, urls))
         if after is not None:
-            lines.append(draw_line(0, rank + 0.5, 1, after + 0.5, f"slope {kind}"))
-    for item, rank in candidate_ranks.items():
-        kind = _class_of(baseline_ranks.get(item), rank)
+            lines.append(draw_line(0, rank - 0.5, 1, after - 0.5, f"slope {kind}"))
+    for rank, item in enumerate(candidate, start=1):
+        kind = _class_of(*ranks[item])
         right.append(_draw_item(rank, item, kind, titles, urls))
     # The picture is stretched to the height of the lists.
     area = {
@@ -61,21 +61,21 @@ def draw_slopes(
 
 def draw_thumbnail(baseline: Sequence[str], candidate: Sequence[str]) -> Markup:
     """Draw both lists in a picture as small as a word. Each item is a line without a name."""
-    candidate_ranks = _rank(candidate)
+    ranks = ranks_by_item(baseline, candidate)
     height = (max(len(baseline), len(candidate), 1) + 1) * THUMB_ROW
     drawn = []
-    for rank, item in enumerate(baseline):
-        y = (rank + 1) * THUMB_ROW
-        after = candidate_ranks.pop(item, None)
+    for rank, item in enumerate(baseline, start=1):
+        _, after = ranks[item]
         line_class = f"slope {_class_of(rank, after)}"
+        y = rank * THUMB_ROW
         if after is None:
             drawn.append(draw_dot(6.0, y, 2.0, line_class))
         else:
-            end = (after + 1) * THUMB_ROW
-            drawn.append(draw_line(8.0, y, THUMB_WIDTH - 8, end, line_class))
-    for rank in candidate_ranks.values():  # only items that the baseline lacks are left
-        y = (rank + 1) * THUMB_ROW
-        drawn.append(draw_dot(THUMB_WIDTH - 6, y, 2.0, "slope new"))
+            drawn.append(draw_line(8.0, y, THUMB_WIDTH - 8, after * THUMB_ROW, line_class))
+    for rank, item in enumerate(candidate, start=1):
+        before, _ = ranks[item]
+        if before is None:
+            drawn.append(draw_dot(THUMB_WIDTH - 6, rank * THUMB_ROW, 2.0, "slope new"))
     return drawing(THUMB_WIDTH, height, _describe(baseline, candidate), *drawn, class_="thumb")
 
 
@@ -89,10 +89,6 @@ def describe_move(before: int | None, after: int | None) -> str:
     if after < before:
         return f"up {before - after}"
     return f"down {after - before}"
-
-
-def _rank(items: Sequence[str]) -> dict[str, int]:
-    return {item: rank for rank, item in enumerate(items)}
 
 
 def _class_of(before: int | None, after: int | None) -> str:
@@ -110,11 +106,11 @@ def _draw_item(
 ) -> Markup:
     title = titles.get(item, item)
     label = title
-    if len(title) > _LONGEST:
-        label = f"{title[: _LONGEST - 1]}…"
+    if len(title) > _LONGEST_NAME_CHARS:
+        label = f"{title[: _LONGEST_NAME_CHARS - 1]}…"
     name = element("span", link_to(urls.get(item), label), class_=f"item {kind}")
     hint = f"{title} ({item})" if title != item else item
-    return element("li", element("span", str(rank + 1), class_="rank"), name, title=hint)
+    return element("li", element("span", str(rank), class_="rank"), name, title=hint)
 
 
 def _describe(baseline: Sequence[str], candidate: Sequence[str]) -> str:

@@ -20,12 +20,12 @@ from monitor.cli.output import (
     print_objects,
     print_table,
     require_writable,
-    write_number,
     write_page,
 )
 from monitor.cli.parameters import AsJson, Config, HtmlFile, Since, Until, parse_period
 from monitor.model.instants import format_second
 from monitor.texts.planning import write_judged_again, write_lacking
+from monitor.texts.wording import write_number
 
 if TYPE_CHECKING:
     from markupsafe import Markup

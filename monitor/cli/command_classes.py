@@ -58,7 +58,7 @@ class CommandGroup(TyperGroup):
         width = max(map(len, self.commands))
         limit = formatter.width - 6 - width
         for name in self.list_commands(ctx):
-            command: Any = self.commands[name]
+            command: Any = self.get_command(ctx, name)
             group = "Commands"
             if isinstance(command.rich_help_panel, str):
                 group = command.rich_help_panel

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from monitor.service.analysis.file_comparison import FileComparison
     from monitor.sources.file import FileUsersOptions
 
-_DRAWN = 6
+_USERS_IN_HTML = 6
 """The number of users with the least similar lists that the HTML file shows without --worst."""
 
 
@@ -121,7 +121,7 @@ def compare_lists(  # noqa: PLR0913 - the command's options
     shown_users = worst
     if html is not None:
         require_writable(html)
-        shown_users = worst or _DRAWN
+        shown_users = worst or _USERS_IN_HTML
     files = fitting_options(baseline, user, shapes), fitting_options(candidate, user, shapes)
     compare = partial(
         compare_files,

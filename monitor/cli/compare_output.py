@@ -13,10 +13,9 @@ from monitor.cli.output import (
     print_objects,
     scores_line,
     summary_dict,
-    write_number,
 )
 from monitor.model.immutable import immutable
-from monitor.texts.wording import write_percent
+from monitor.texts.wording import write_number, write_percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from monitor.settings.configuration import Settings
     from monitor.settings.yaml_document import YamlDocument
 
-_SOON = timedelta(days=14)
+_EXPIRES_SOON = timedelta(days=14)
 _FEW_USERS = 3
 config_commands = typer.Typer(
     cls=CommandGroup,
@@ -147,7 +147,8 @@ def _try_database(settings: Settings) -> _TriedDatabase:
 
 def _print_notices(settings: Settings, database: _TriedDatabase, warnings: Iterable[str]) -> None:
     """Print what is good to know before the daemon starts: the database and warnings."""
-    from monitor.storage import describe_file_readers, parse_url
+    from monitor.storage import parse_url
+    from monitor.storage.sqlite_file import describe_file_readers
 
     if database.problem is None:
         print_line(f"database: {write_database(database.place, database.schema)}")
@@ -205,7 +206,7 @@ def _expiring_certificates(options: object, now: datetime) -> Iterator[str]:
             )
             if ends is not None and ends <= now:
                 raise ConfigError(f"{certificate} expired at {format_second(ends)}: renew it")
-            if ends is not None and ends <= now + _SOON:
+            if ends is not None and ends <= now + _EXPIRES_SOON:
                 yield f"{certificate} expires at {format_second(ends)}: renew it"
         parts = value if isinstance(value, tuple) else (value,)
         for part in parts:

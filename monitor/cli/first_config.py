@@ -28,7 +28,7 @@ from monitor.texts.first_steps import write_first_config, write_unusable_config
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_SHORT = """\
+_SHORT_CONFIG = """\
 # rankwatch compares the lists of two recommenders on a schedule, and alerts when they drift apart.
 # `rankwatch check` tries this file. `rankwatch init --full` writes all settings with comments.
 database: sqlite:///rankwatch.db # runs, scores and the states of alerts
@@ -197,7 +197,9 @@ def init(  # noqa: PLR0913 - the command's options
         pair = (str(answers["baseline"]), str(answers["candidate"]))
         sources = lists.write_pair(*pair, retrained, answers["users"])
         addresses = [*pair] if retrained is None else [*pair, retrained]
-    text = _SHORT.format(name=write_yaml(name), every=SOURCE_QUESTIONS[kind].every, lists=sources)
+    text = _SHORT_CONFIG.format(
+        name=write_yaml(name), every=SOURCE_QUESTIONS[kind].every, lists=sources
+    )
     _write_config(target, text, force=force)
     are_files = kind in {ListSource.FILES, ListSource.LOG}
     _compare_first_lists(target, addresses if are_files else [])

@@ -6,7 +6,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,42 +51,27 @@ EPILOG = (
 )
 
 
-class BuiltCommands(Mapping[str, Any]):
-    """All commands, in the order of `COMMANDS`. A command is built when it is first needed.
+class RootGroup(CommandGroup):
+    """The group of all commands, in the order of `COMMANDS`. Each is built when it is first needed.
 
     Only the help needs all commands. Building all of them takes nearly as long as importing typer.
+    Until a command is built, ``commands`` has None for its name. typer suggests names from it.
     """
-
-    def __init__(self) -> None:
-        self._purposes: dict[str, str] = {}
-        for purpose, commands in COMMANDS.items():
-            self._purposes |= dict.fromkeys(commands, purpose)
-        self._built: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - click's classes have no types here
-        if name not in self._built:
-            self._built[name] = _build(name, self._purposes[name])
-        return self._built[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._purposes)
-
-    def __len__(self) -> int:
-        return len(self._purposes)
-
-
-class RootGroup(CommandGroup):
-    """The group of all commands, in the order of `COMMANDS`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as in typer
         super().__init__(*args, **kwargs)
-        # The type in typer can be changed, but typer only reads it.
-        commands: Any = BuiltCommands()
-        self.commands = commands
+        self._purposes: dict[str, str] = {}
+        for purpose, commands in COMMANDS.items():
+            self._purposes |= dict.fromkeys(commands, purpose)
+        names: Any = dict.fromkeys(self._purposes)
+        self.commands = names
 
-    def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 - as in typer
-        """Return the names of the commands. They need not be built for this."""
-        return list(self.commands)
+    def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401, ARG002 - as in typer
+        """Return the command with this name. None if there is no such command."""
+        purpose = self._purposes.get(cmd_name)
+        if purpose is not None and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _build(cmd_name, purpose)
+        return self.commands.get(cmd_name)
 
 
 app = typer.Typer(

@@ -17,7 +17,7 @@ from monitor.cli.output import (
     print_line,
     print_objects,
     print_table,
-    write_cell,
+    table_cell,
 )
 from monitor.cli.parameters import AsJson
 from monitor.model.errors import MetricError
@@ -205,4 +205,4 @@ def _write_property(value: object) -> str:
         return ", ".join(parts)
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value))
-    return write_cell(value)
+    return table_cell(value)

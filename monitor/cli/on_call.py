@@ -42,7 +42,7 @@ from monitor.model.errors import ConfigError
 from monitor.model.instants import format_second, utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from monitor.model.alerts import AlertNames, AlertState, Transition
@@ -54,7 +54,7 @@ _STATE_COLUMNS = (
 _TRANSITION_COLUMNS = (
     "slot comparison alert segment from_state to_state value> threshold> users> reason"
 )
-_REASONS = 4  # how many reasons are listed for the quiet alerts of a comparison
+_MOST_REASONS = 4  # how many reasons are listed for the quiet alerts of a comparison
 
 alerts_app = typer.Typer(
     cls=ListingGroup,
@@ -179,22 +179,54 @@ def _quiet_lines(states: Sequence[AlertState], configured: Sequence[str]) -> lis
         if name not in configured:
             lines.append(f"{name}: not watched, because it is not in the configuration")
             continue
-        parts = [f"{count:,} {reason}" for reason, count in reasons.most_common(_REASONS)]
-        if len(reasons) > _REASONS:
+        parts = [f"{count:,} {reason}" for reason, count in reasons.most_common(_MOST_REASONS)]
+        if len(reasons) > _MOST_REASONS:
             parts.append("...")
         lines.append(f"{name}: {reasons.total():,} quiet ({'; '.join(parts)})")
     return lines
 
 
-@alerts_app.command(
-    "resolve",
-    cls=Command,
-    help=(
-        "Resolve firing alerts by hand. If later runs are in breach, new alerts fire. To "
-        "suppress alerts, use `silence`."
-    ),
-)
-@alerts_app.command(
+def _changing_command(*, resolves: bool) -> Callable[..., None]:
+    """Return the function of `alerts resolve` or `alerts ack`. Both commands have its options.
+
+    The function changes the selected firing alerts, and prints what changed.
+    """
+
+    def change_alerts(  # noqa: PLR0913 - the command's options
+        comparison: OneComparison = None,
+        *,
+        alert: SomeAlerts = None,
+        segment: OneSegment = None,
+        by: Author = None,
+        comment: Comment = "",
+        config: Config = DEFAULT_CONFIG,
+        as_json: AsJson = False,
+    ) -> None:
+        from monitor.pipeline.alert_actions import AlertAction, change_firing
+
+        action = AlertAction(author=author_name(by), comment=comment, at=utc_now())
+
+        def is_selected(start: Transition) -> bool:
+            return (
+                comparison in (None, start.comparison)
+                and (not alert or start.alert in alert)
+                and segment in (None, start.segment)
+            )
+
+        with opened_database(config) as (store, _):
+            changed = change_firing(store.alerts, is_selected, action, resolves=resolves)
+        if not changed:
+            which = (
+                "" if resolves else f", or {action.author} has already acknowledged all that match"
+            )
+            raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")
+        rows = _transition_rows(changed, as_json=as_json)
+        print_objects(rows, _TRANSITION_COLUMNS, as_json=as_json)
+
+    return change_alerts
+
+
+alerts_app.command(
     "ack",
     cls=Command,
     help=(
@@ -202,39 +234,15 @@ def _quiet_lines(states: Sequence[AlertState], configured: Sequence[str]) -> lis
         "their incident becomes worse. Receivers that support acknowledgements are also notified "
         "of the acknowledgement."
     ),
-)
-def change_alerts(  # noqa: PLR0913 - the options of both commands
-    context: typer.Context,
-    comparison: OneComparison = None,
-    *,
-    alert: SomeAlerts = None,
-    segment: OneSegment = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    as_json: AsJson = False,
-) -> None:
-    """Acknowledge or resolve the selected firing alerts, and print what changed."""
-    from monitor.pipeline.alert_actions import AlertAction, change_firing
-
-    # This function is the commands `ack` and `resolve`.
-    ends = context.info_name == "resolve"
-    action = AlertAction(author=author_name(by), comment=comment, at=utc_now())
-
-    def is_selected(start: Transition) -> bool:
-        return (
-            comparison in (None, start.comparison)
-            and (not alert or start.alert in alert)
-            and segment in (None, start.segment)
-        )
-
-    with opened_database(config) as (store, _):
-        changed = change_firing(store.alerts, is_selected, action, resolves=ends)
-    if not changed:
-        which = "" if ends else f", or {action.author} has already acknowledged all that match"
-        raise ConfigError(f"no firing alert matches{which}: choose one from `rankwatch alerts`")
-    rows = _transition_rows(changed, as_json=as_json)
-    print_objects(rows, _TRANSITION_COLUMNS, as_json=as_json)
+)(_changing_command(resolves=False))
+alerts_app.command(
+    "resolve",
+    cls=Command,
+    help=(
+        "Resolve firing alerts by hand. If later runs are in breach, new alerts fire. To "
+        "suppress alerts, use `silence`."
+    ),
+)(_changing_command(resolves=True))
 
 
 def accept(  # noqa: PLR0913 - the command's options

@@ -6,14 +6,12 @@ Tables and JSON lines go to standard output. Errors and progress go to standard 
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -23,6 +21,7 @@ import typer
 from monitor.boundary.redaction import escape_controls
 from monitor.model.errors import describe_fault
 from monitor.model.instants import format_second
+from monitor.texts.wording import write_cell, write_number
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -46,9 +45,9 @@ USAGE_EXIT = 64
 INTERNAL_EXIT = 70
 
 _LEAST_TEXT = 40  # columns of a terminal for a text that is broken into lines
-_GAP = 2
+_COLUMN_GAP = 2
 # larger numbers are written in short form, because evidence of learned rules can be huge
-_LARGE = 1e4
+_LEAST_SHORT_FORM = 1e4
 _STYLES = {
     "ok": "green",
     "quiet": "green",
@@ -158,7 +157,7 @@ def print_table(
     for number, name in enumerate(names):
         widths.append(max([cell_len(name), *(cell_len(row[number]) for row in cells)]))
     is_terminal = sys.stdout.isatty()
-    least_width = sum(widths[:-1]) + _GAP * (len(widths) - 1) + min(widths[-1], _LEAST_TEXT)
+    least_width = sum(widths[:-1]) + _COLUMN_GAP * (len(widths) - 1) + min(widths[-1], _LEAST_TEXT)
     is_narrow = is_terminal and least_width > shutil.get_terminal_size().columns
     if is_terminal and not is_narrow:
         _draw_on_terminal(names, are_numbers, cells)
@@ -172,7 +171,7 @@ def print_table(
         for cell, width, is_number in zip(row, widths, are_numbers, strict=False):
             blanks = " " * (width - cell_len(cell))
             padded = blanks + cell if is_number else cell + blanks
-            line += padded + " " * _GAP
+            line += padded + " " * _COLUMN_GAP
         if is_below and row[-1] != "-":
             line = f"{line.rstrip()}\n    {row[-1]}"
         sys.stdout.write(f"{line.rstrip()}\n")
@@ -253,32 +252,19 @@ def cells_of(
 ) -> tuple[list[str], list[list[str]]]:
     """Return the titles of the columns, and a row of texts for each object."""
     keys = columns.replace(">", "").split()
-    rows = [[write_cell(record.get(key)) for key in keys] for record in objects]
+    rows = [[table_cell(record.get(key)) for key in keys] for record in objects]
     return [column.replace("_", " ") for column in columns.split()], rows
 
 
-def write_cell(value: object) -> str:
+def table_cell(value: object) -> str:
     """Return a value as the text of a table cell."""
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, datetime):
-        return format_second(value)
-    if isinstance(value, float):
-        return write_number(value) if abs(value) < _LARGE else f"{value:.4g}"
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(str, value))
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, float) and abs(value) >= _LEAST_SHORT_FORM:
+        return f"{value:.4g}"
+    return write_cell(value, format_second)
 
 
 def _one_line(text: str) -> str:
     return escape_controls(text).replace("\n", "\\n")
-
-
-def write_number(value: float | None, digits: int = 4) -> str:
-    """Return a score for a table, or ``-`` if there is none."""
-    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def progress_bar() -> Progress:

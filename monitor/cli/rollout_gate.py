@@ -23,7 +23,6 @@ from monitor.cli.output import (
     report_internal,
     report_unwritten,
     require_writable,
-    write_number,
     write_page,
     write_whole,
 )
@@ -38,12 +37,13 @@ from monitor.cli.parameters import (
 )
 from monitor.model.errors import ConfigError, InputError, MonitorError
 from monitor.model.instants import format_second
+from monitor.texts.wording import write_number
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
     from monitor.model.gate import GateResult
-    from monitor.service.gate import Certificate
+    from monitor.service.gate.decision import Certificate
 
 _CLICK_USAGE = 2  # click's exit code for wrong usage
 
@@ -167,7 +167,8 @@ def gate(  # noqa: PLR0913 - the command's options
     interrupted. docs/explanation/gate.md explains what the verdict means.
     """
     from monitor.service.clock import SystemClock
-    from monitor.service.gate import decide_gate, describe_certificate, make_question
+    from monitor.service.gate.decision import decide_gate, describe_certificate
+    from monitor.service.gate.question import make_question
     from monitor.settings.loader import load_settings
     from monitor.settings.translation import comparisons_of
     from monitor.storage import opened_store

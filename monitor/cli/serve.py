@@ -156,7 +156,7 @@ def demo(
     """Watch two recommenders drift apart and recover."""
     from rich.console import Console
 
-    from monitor.demo import run_demo, run_recommenders
+    from monitor.demo.session import run_demo, run_recommenders
     from monitor.service.logs import configure_logs
 
     configure_logs("auto", "critical")

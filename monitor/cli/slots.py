@@ -25,7 +25,6 @@ from monitor.cli.output import (
     report_unwritten,
     show_pull,
     summary_dict,
-    write_number,
 )
 from monitor.cli.parameters import (
     AsJson,
@@ -42,7 +41,7 @@ from monitor.cli.parameters import (
 from monitor.model.errors import MonitorError
 from monitor.model.instants import format_second
 from monitor.texts.first_steps import write_same_lists, write_while_learning
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_number
 
 if TYPE_CHECKING:
     from monitor.model.runs import Run, RunResult, Summary

@@ -15,10 +15,10 @@ from monitor.model.explanation import (
     UserGroup,
 )
 from monitor.model.immutable import immutable
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL, Arm, ranks_by_item
 from monitor.model.runs import ArmScore, Run
 from monitor.model.unpaired import ArmGap
-from monitor.texts.wording import count_of
+from monitor.texts.wording import count_of, write_number
 
 SHOWN_SEGMENTS = 8
 """At most this many segments of the dimension that explains most of the drop are shown."""
@@ -59,10 +59,10 @@ def side_by_side(
     item at rank 3, and ``new`` if the baseline does not have it. It is empty if the rank is the
     same.
     """
-    rank_before = {item: rank for rank, item in enumerate(baseline, start=1)}
-    for rank, (left, right) in enumerate(zip_longest(baseline, candidate, fillvalue=""), start=1):
-        before = rank_before.get(right)
-        if not right or before == rank:
+    ranks = ranks_by_item(baseline, candidate)
+    for left, right in zip_longest(baseline, candidate, fillvalue=""):
+        before, after = ranks.get(right, (None, None))
+        if before == after:
             change = ""
         elif before is None:
             change = "new"
@@ -205,18 +205,13 @@ def arm_table(scores: Iterable[ArmScore], gaps: Iterable[ArmGap]) -> TextTable:
         scores_by_row.setdefault((score.segment, score.metric), {})[score.arm] = score
     rows = []
     for key, score_of in scores_by_row.items():
-        values = [number_cell(score_of[arm].value) if arm in score_of else "-" for arm in Arm]
+        values = [write_number(score_of[arm].value) if arm in score_of else "-" for arm in Arm]
         counts = dict.fromkeys(f"{score_of[arm].n:,}" for arm in Arm if arm in score_of)
         row = [*key, *values, " / ".join(counts)]
         if adjusted:
             row.insert(-1, adjusted.get(key, "-"))
         rows.append(tuple(row))
     return TextTable(title="Each arm", columns=tuple(columns), rows=tuple(rows))
-
-
-def number_cell(value: float | None) -> str:
-    """Write a figure for a column of a table."""
-    return "-" if value is None else f"{value:.4f}"
 
 
 @lru_cache(maxsize=4096)

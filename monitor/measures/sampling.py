@@ -24,7 +24,7 @@ UNKNOWN_VALUE = "unknown"
 """A user without a value in a dimension gets this value."""
 OTHER_VALUE = "other"
 """If a dimension has too many values, this value replaces the rarest ones."""
-_LONGEST = 120
+_LONGEST_VALUE_CHARS = 120
 """A longer value is shortened in the name of its segment to this number of characters.
 
 The names become labels of metrics and keys in storage.
@@ -220,7 +220,7 @@ def frequent_codes(categories: pd.Categorical[Any], most: int) -> tuple[int, ...
 
 def _shortened(value: str) -> str:
     """Shorten a long value. A hash at the end keeps shortened values distinct."""
-    if len(value) <= _LONGEST:
+    if len(value) <= _LONGEST_VALUE_CHARS:
         return value
     digest = hashlib.sha256(value.encode(errors="surrogatepass")).hexdigest()
-    return f"{value[: _LONGEST - 9]}~{digest[:8]}"
+    return f"{value[: _LONGEST_VALUE_CHARS - 9]}~{digest[:8]}"

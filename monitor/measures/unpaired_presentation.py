@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from monitor.measures.presentation import TextTable, number_cell, percent_cell
+from monitor.measures.presentation import TextTable, percent_cell
 from monitor.model.rankings import Arm
 from monitor.model.runs import Summary
 from monitor.model.statistics import OUTCOME_SERIES, PRE_TEST_SERIES, DerivedMetric, parse_derived
 from monitor.model.unpaired import BetweenExcess, ItemExposure, UnpairedResults
+from monitor.texts.wording import write_number
 
 GAP_COLUMNS = (
     "segment",
@@ -52,7 +53,7 @@ def outcome_table(results: UnpairedResults) -> TextTable:
         if gap.low is not None and gap.high is not None:
             interval = f"{gap.low:+.2%} to {gap.high:+.2%}"
         difference = "-" if gap.difference is None else f"{gap.difference:+.2%}"
-        means = (number_cell(gap.means[arm]) for arm in Arm)
+        means = (write_number(gap.means[arm]) for arm in Arm)
         rows.append((gap.column, *means, difference, interval, f"{gap.users:,}"))
     return TextTable(
         title="Outcomes of a user since the test began",
@@ -70,7 +71,7 @@ def gap_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
             continue
         groups.setdefault((summary.segment, metric), {})[series] = summary
     for (segment, metric), by_series in groups.items():
-        means = {series: number_cell(summary.mean) for series, summary in by_series.items()}
+        means = {series: write_number(summary.mean) for series, summary in by_series.items()}
         arms = [series for series in PRE_TEST_SERIES.values() if series in by_series]
         yield (
             segment,
@@ -86,7 +87,7 @@ def quantile_rows(summaries: Iterable[Summary]) -> Iterator[tuple[str, ...]]:
     """Yield one row of text for each segment, metric and arm, with the cells of the columns."""
     for summary in summaries:
         if parse_derived(summary.metric).derived in PRE_TEST_SERIES.values():
-            quantiles = [number_cell(summary.value(name)) for name in _QUANTILE_NAMES]
+            quantiles = [write_number(summary.value(name)) for name in _QUANTILE_NAMES]
             yield summary.segment, summary.metric, *quantiles, f"{summary.n:,}"
 
 
@@ -125,7 +126,7 @@ def difference_tables(
 def _with_error(gap: Summary | None) -> str:
     if gap is None or gap.mean is None:
         return "-"
-    return f"{gap.mean:+.4f} ± {number_cell(gap.standard_error)}"
+    return f"{gap.mean:+.4f} ± {write_number(gap.standard_error)}"
 
 
 def _item_row(
@@ -144,10 +145,10 @@ def _item_row(
 def _between_row(between: BetweenExcess) -> tuple[str, ...]:
     return (
         between.segment,
-        number_cell(between.baseline),
-        number_cell(between.candidate),
-        number_cell(between.across),
-        number_cell(between.excess),
+        write_number(between.baseline),
+        write_number(between.candidate),
+        write_number(between.across),
+        write_number(between.excess),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -35,6 +35,21 @@ class Arm(StrEnum):
     def other(self) -> Arm:
         """The other side."""
         return Arm.CANDIDATE if self is Arm.BASELINE else Arm.BASELINE
+
+
+def ranks_by_item(
+    baseline: Sequence[str], candidate: Sequence[str]
+) -> dict[str, tuple[int | None, int | None]]:
+    """Return the ranks of each item in both lists, from 1. The rank is None without the item.
+
+    The candidate's items come first, in their order. Items that only the baseline has follow.
+    """
+    baseline_ranks = {item: rank for rank, item in enumerate(baseline, start=1)}
+    candidate_ranks = {item: rank for rank, item in enumerate(candidate, start=1)}
+    return {
+        item: (baseline_ranks.get(item), candidate_ranks.get(item))
+        for item in (*candidate, *baseline)
+    }
 
 
 class CoverageReason(StrEnum):

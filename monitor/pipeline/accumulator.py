@@ -12,9 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from monitor.measures.metrics import Metric, parse
-from monitor.measures.pairing import count_coverage, pair_users
 from monitor.measures.pairing.list_tables import sort_users
-from monitor.measures.pairing.pairs import pair_kept
+from monitor.measures.pairing.pairs import count_coverage, pair_kept, pair_users
 from monitor.measures.sampling import draw_subset, hash_users, select_kept
 from monitor.measures.summaries import SegmentRows, SummaryAccumulator, rows_of_segments
 from monitor.model.errors import SourceError

@@ -70,8 +70,12 @@ def _no_picture(_: Message) -> bytes | None:
 
 
 @immutable
-class Pause:
-    """When a failed receiver is tried again, and how many seconds of pause it requested."""
+class Stop:
+    """The receiver gets no more messages in this turn.
+
+    Deliveries that were not sent are due again at ``until``. If the receiver failed, it may have
+    requested a pause of ``requested_s``.
+    """
 
     until: datetime
     requested_s: float = 0.0
@@ -98,18 +102,18 @@ class OutboxSender:
     draw: Callable[[], float] = random.random
     picture_of: Callable[[Message], bytes | None] = _no_picture
 
-    def deliver_due(self, *, should_stop: Callable[[], bool] = _never) -> Pause | None:
+    def deliver_due(self, *, should_stop: Callable[[], bool] = _never) -> Stop | None:
         """Send the deliveries that are due, one message per incident.
 
         Deliveries that have waited longest are sent first. After the first temporary failure no
         more is sent. If the receiver's code raises another error than DeliveryError, the error is
         raised here too, and the deliveries are tried again later.
 
-        Returns the pause after a temporary failure. Returns None if no delivery is due, if
-        ``should_stop`` ended the sending, or if another process may be sending.
+        Returns a stop if a message had a temporary failure, or could not be sent because another
+        process may be sending. Otherwise returns None.
         """
-        pause = None
-        while pause is None and not should_stop():
+        stop = None
+        while stop is None and not should_stop():
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
                 self.receiver.name,
@@ -121,8 +125,8 @@ class OutboxSender:
             # Claimed deliveries that are not sent need no release, because their claim expires.
             if not claimed or not self.is_sole_sender():
                 break
-            pause = self._decide_and_send(claimed, now, should_stop)
-        return pause
+            stop = self._decide_and_send(claimed, now, should_stop)
+        return stop
 
     def repeat_due(self) -> int:
         """Repeat alerts that still fire and are not acknowledged. Returns the number of alerts.
@@ -190,10 +194,10 @@ class OutboxSender:
         claimed: Sequence[Delivery],
         now: datetime,
         should_stop: Callable[[], bool],
-    ) -> Pause | None:
+    ) -> Stop | None:
         """Decide which of the claimed deliveries of one comparison are sent, and send them.
 
-        Returns the pause if the receiver must not get messages for now, else None.
+        Returns a stop if the receiver must not get more messages for now, else None.
         """
         comparison = claimed[0].transition.comparison
         dispatch = self._make_dispatch(
@@ -201,11 +205,11 @@ class OutboxSender:
         )
         to_send = []
         unsent: dict[tuple[DeliveryStatus, str | None], list[Delivery]] = {}
-        for delivery, status, reason in decide_together(dispatch.decide(claimed)):
-            if status is DeliveryStatus.PENDING:  # the decision to send
+        for delivery, unsent_status, reason in decide_together(dispatch.decide(claimed)):
+            if unsent_status is None:
                 to_send.append(delivery)
             else:
-                unsent.setdefault((status, reason), []).append(delivery)
+                unsent.setdefault((unsent_status, reason), []).append(delivery)
         for (status, reason), deliveries in unsent.items():
             self._record(deliveries, status, reason=reason)
         return self._send_all(to_send, dispatch.snapshot, now, should_stop)
@@ -216,19 +220,19 @@ class OutboxSender:
         snapshot: FiringSnapshot,
         now: datetime,
         should_stop: Callable[[], bool],
-    ) -> Pause | None:
-        """Send these deliveries of one comparison. Returns the pause as `_send` does."""
+    ) -> Stop | None:
+        """Send these deliveries of one comparison. Returns what `_send` returns."""
         unsent_by_key = {change_key(delivery.transition): delivery for delivery in to_send}
         for message in compose_due_messages(unsent_by_key.values(), snapshot):
             if should_stop():
                 self._record_untried(unsent_by_key.values(), now)
                 break
             deliveries = [unsent_by_key.pop(change_key(change)) for change in message.changes]
-            pause = self._send(brief_message(message, self.outbox, self.policy), deliveries)
-            if pause is not None:
+            stop = self._send(brief_message(message, self.outbox, self.policy), deliveries)
+            if stop is not None:
                 # Deliveries that were not tried are due at the same time as the failed ones.
-                self._record_untried(unsent_by_key.values(), pause.until)
-                return pause
+                self._record_untried(unsent_by_key.values(), stop.until)
+                return stop
         return None
 
     def _record_untried(self, deliveries: Iterable[Delivery], at: datetime) -> None:
@@ -249,15 +253,14 @@ class OutboxSender:
             now=now,
         )
 
-    def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Pause | None:
+    def _send(self, message: Message, deliveries: Sequence[Delivery]) -> Stop | None:
         """Send the message and record the result for its deliveries.
 
-        Returns the pause if the receiver must not get messages for now, else None. Raises the error
-        if the receiver's code has a defect.
+        Returns a stop if the receiver must not get more messages for now, else None. Raises the
+        error if the receiver's code has a defect.
         """
         if not self.is_sole_sender():
-            # Any pause makes the callers stop.
-            return Pause(until=self.clock.now())
+            return Stop(until=self.clock.now())
         if message.is_update and self.receiver.treatment.updates is Updates.NONE:
             self._record(
                 deliveries,
@@ -312,21 +315,21 @@ class OutboxSender:
         message: Message,
         deliveries: Sequence[Delivery],
         error: DeliveryError,
-    ) -> Pause | None:
+    ) -> Stop | None:
         """Record a failure. If the receiver rejected several changes, send each half of them again.
 
-        Returns the pause before the next attempt, or None if the deliveries are not tried again.
+        Returns a stop until the next attempt, or None if the deliveries are not tried again.
         """
         # The receiver rejected only this message. One change may be the reason, and must not block
         # the other changes.
         is_rejected = error.permanent and error.of_message
         if is_rejected and len(deliveries) > 1:
             middle = len(deliveries) // 2
-            last_pause = None
+            last_stop = None
             for half in (slice(None, middle), slice(middle, None)):
                 half_message = replace(message, changes=message.changes[half], key=None)
-                last_pause = self._send(half_message, deliveries[half]) or last_pause
-            return last_pause
+                last_stop = self._send(half_message, deliveries[half]) or last_stop
+            return last_stop
         self.publisher.count("delivery_errors_total", self.receiver.name, error.kind)
         if error.permanent:
             self._record(
@@ -351,7 +354,7 @@ class OutboxSender:
             attempt_may_be_known=error.may_be_known,
             next_attempt_at=next_attempt_at,
         )
-        return Pause(until=next_attempt_at, requested_s=requested_pause_s(error.retry_after_s))
+        return Stop(until=next_attempt_at, requested_s=requested_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], interval: timedelta) -> int:
         """Repeat the ``due`` alerts of one comparison that are not held back. Returns their number.

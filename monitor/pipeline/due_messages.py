@@ -32,15 +32,17 @@ def decide_together(decisions: Sequence[Decision]) -> Iterator[Decision]:
     If one change is sent, all are sent. If no change is sent and one is held back, all are held
     back. A message that may have arrived has a key, and all its deliveries have this key.
     """
-    # The first decision to send (PENDING) and to hold back (HELD) for each message.
-    first_decisions: dict[tuple[str | None, DeliveryStatus], Decision] = {}
+    # The first decision to send (None) and the first one to hold (HELD), for each message.
+    first_decisions: dict[tuple[str | None, DeliveryStatus | None], Decision] = {}
     for decision in decisions:
-        first_decisions.setdefault((decision.delivery.message_key, decision.status), decision)
+        first_decisions.setdefault(
+            (decision.delivery.message_key, decision.unsent_status), decision
+        )
     for decision in decisions:
         key = decision.delivery.message_key
         common = decision
         if key is not None:
-            for status in (DeliveryStatus.PENDING, DeliveryStatus.HELD):
+            for status in (None, DeliveryStatus.HELD):
                 if (key, status) in first_decisions:
                     common = first_decisions[key, status]
                     break

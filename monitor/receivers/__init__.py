@@ -9,10 +9,9 @@ from monitor.receivers.alertmanager import Alertmanager, AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
 from monitor.receivers.email import Email, EmailOptions
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
-from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.receiver_options import ReceiverEntry, ReceiverKind, read_receiver_kind
 from monitor.receivers.slack import Slack, SlackOptions
-from monitor.receivers.webhook import Webhook, WebhookOptions, verify_signature
+from monitor.receivers.webhook import Webhook, WebhookOptions, verify_signature as verify_signature
 
 # The built-in kinds of receivers by their key in the configuration, each with its options and its
 # class.

@@ -35,7 +35,7 @@ _are_once = must(
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
 # With this batch size, a thousand alerts can be sent before the lease of a delivery expires.
-_BATCH = 250
+_BATCH_ALERTS = 250
 _LONGEST_TEXT = 500
 
 
@@ -208,8 +208,8 @@ class Alertmanager(HttpReceiver):
             )
             alerts.append(alert)
         headers = _credentials(self._options)
-        for start in range(0, len(alerts), _BATCH):
-            self._post_bytes(encode_json(alerts[start : start + _BATCH]), headers, now)
+        for start in range(0, len(alerts), _BATCH_ALERTS):
+            self._post_bytes(encode_json(alerts[start : start + _BATCH_ALERTS]), headers, now)
 
 
 def _credentials(options: AlertmanagerOptions) -> Mapping[str, str]:

@@ -24,7 +24,7 @@ _Name = Annotated[str, Field(min_length=1)]
 RETRY_WAITS_S = (1.0, 5.0)
 """How long to wait before the second and the third attempt to send a ping."""
 # The largest number of waiting pings. If there are more, the oldest pings are dropped.
-_MOST_WAITING = 64
+_MOST_WAITING_PINGS = 64
 _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
 
@@ -96,7 +96,7 @@ class RunPings:
                 return
             if self._thread.ident is None:
                 self._thread.start()
-            if self._waiting.qsize() == _MOST_WAITING:
+            if self._waiting.qsize() == _MOST_WAITING_PINGS:
                 with suppress(queue.Empty):  # the thread may have just taken the last ping
                     self._waiting.get_nowait()
                     log.warning("ping dropped: too many pings are waiting", ping=options.name)

@@ -33,7 +33,7 @@ from monitor.receivers.receiver_options import (
 
 SIGNATURE_HEADER = "X-Rankwatch-Signature"
 TIMESTAMP = "X-Rankwatch-Timestamp"
-_TOLERANCE = timedelta(minutes=5)
+_CLOCK_TOLERANCE = timedelta(minutes=5)
 _NO_END = "0001-01-01T00:00:00Z"
 MAX_WEBHOOK_BYTES = 16_000
 
@@ -69,7 +69,7 @@ def verify_signature(
     body: bytes,
     *,
     now: datetime,
-    tolerance: timedelta = _TOLERANCE,
+    tolerance: timedelta = _CLOCK_TOLERANCE,
 ) -> bool:
     """Whether a request was signed with this secret, and at most ``tolerance`` before or after now.
 

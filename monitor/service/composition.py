@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -16,14 +16,14 @@ from monitor.alerts.unmatched_names import share_selectors
 from monitor.export.publisher import PrometheusPublisher
 from monitor.model.alerts import Transition
 from monitor.model.errors import ConfigError
-from monitor.model.immutable import immutable
 from monitor.model.ports import Clock, Receiver, RelevanceSource, UserSource, do_nothing
 from monitor.model.rankings import Arm
 from monitor.model.rules import Comparison
 from monitor.pipeline.pseudonyms import HiddenRelevance, Pseudonyms
 from monitor.pipeline.pull import ComparisonSources, OutcomeSources, UnpairedSources
 from monitor.pipeline.shared_answers import SharedAnswers
-from monitor.receivers import RunPings, open_receivers
+from monitor.receivers import open_receivers
+from monitor.receivers.pings import RunPings
 from monitor.service.runner import WatchedComparison
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings, read_key
@@ -58,23 +58,22 @@ log = structlog.get_logger(__name__)
 
 PINGS_S = 3.0
 """The time limit for sending pending pings when the daemon stops."""
-LATELY = timedelta(hours=1)
+DEAD_LATELY = timedelta(hours=1)
 """Metrics count the deliveries that became dead within this time."""
 _answer_folder = cache(AnswerFolder)  # the comparisons of a family share one folder
 
 
-@immutable
+@dataclass(slots=True, kw_only=True)
 class Wiring:
     """One configuration, with all its opened parts except the store."""
 
     settings: Settings
-    watched: dict[str, WatchedComparison]
+    watched: dict[str, WatchedComparison]  # `renew_sources` replaces entries
     receivers: tuple[Receiver, ...]
     policy: NotificationPolicy
     pseudonyms: Pseudonyms | None = None
     pings: tuple[RunPings, ...] = ()
-    # opens the sources of a comparison again
-    reopen: Callable[[ComparisonOptions], WatchedComparison] | None = None
+    reopen: Callable[[ComparisonOptions], WatchedComparison]  # opens the sources again
 
     def find_user(self, user_id: str) -> str:
         """Return the stored id of a user. It is a keyed hash if the privacy settings demand one."""
@@ -101,7 +100,7 @@ class Wiring:
     def renew_sources(self, comparison: str) -> None:
         """Open the sources of a comparison again, because its run hangs."""
         options = self.settings.comparisons_by_name.get(comparison)
-        if options is not None and self.reopen is not None:
+        if options is not None:
             self.watched[comparison] = self.reopen(options)
 
 
@@ -166,7 +165,9 @@ def show_outbox(store: SqlStore, publisher: PrometheusPublisher, now: datetime) 
     """
     outbox = store.outbox
     publisher.show_deliveries(
-        outbox.waiting(now), outbox.waiting(now, held=True), outbox.given_up(since=now - LATELY)
+        outbox.waiting(now),
+        outbox.waiting(now, held=True),
+        outbox.given_up(since=now - DEAD_LATELY),
     )
 
 
@@ -240,10 +241,10 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedSources:
     Without ``assignments``, the log of served lists also says which users are assigned.
     """
     listed = {}
-    log = None
+    served_log = None
     served = None
     if options.assignments is None:
-        log = open_log(options.lists_before, options.lists_of(*Arm), options.assigned)
+        served_log = open_log(options.lists_before, options.lists_of(*Arm), options.assigned)
     else:
         listed = dict.fromkeys(Arm, open_users(options.served_since, options.log))
         served = open_users(options.served_users, options.log)
@@ -260,7 +261,7 @@ def _open_unpaired(options: UnpairedOptions) -> UnpairedSources:
         outcomes=outcomes,
         listed=listed,
         served=served,
-        log=log,
+        log=served_log,
     )
 
 

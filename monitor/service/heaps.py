@@ -6,7 +6,7 @@ from contextlib import suppress
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
-_HEAPS = 2
+_MOST_HEAPS = 2
 _LARGEST_PIECE = 1 << 25
 _MOST_FREE = 1 << 27
 
@@ -17,7 +17,7 @@ def share_heaps() -> None:
     By default there are eight heaps for each core, and each keeps memory that it no longer uses.
     With the default a daemon grew by 50 MB an hour.
     """
-    _set_option(_M_ARENA_MAX, _HEAPS)
+    _set_option(_M_ARENA_MAX, _MOST_HEAPS)
 
 
 def keep_free_memory() -> None:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:  # because importing prometheus_client is slow
 
 _T = TypeVar("_T")
 
-STORING = timedelta(minutes=5)
+STORING_TIME = timedelta(minutes=5)
 """How long a run keeps its claim after its deadline, to store its result."""
 FINISHING_S = 60.0
 """How long a run may continue after its deadline, to measure the answers of its sources."""
@@ -244,7 +244,7 @@ class Runner:
                 slot,
                 owner=self.owner,
                 now=now,
-                until=now + comparison.measuring.deadline + STORING,
+                until=now + comparison.measuring.deadline + STORING_TIME,
                 config_hash=comparison.config_hash,
                 rerun=rerun,
             )

@@ -14,7 +14,8 @@ from monitor.alerts.notification_policy import Matcher
 from monitor.boundary.files import describe_readers, read_bounded
 from monitor.boundary.options import ConfigPath, Duration, Options, readable_by
 from monitor.model.retention import Cutoffs, DataKind
-from monitor.receivers import PingOptions, ReceiverOptions
+from monitor.receivers import ReceiverOptions
+from monitor.receivers.pings import PingOptions
 from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions, ConditionsOptions
 from monitor.settings.schedule import Cron

@@ -31,7 +31,8 @@ from monitor.settings.schedule import Schedule, schedule_of
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
 
-_HASHED_KEYS = (
+# The settings of a comparison that influence its scores. `config_hash` adds the metrics.
+HASHED_KEYS = (
     "k",
     "baseline",
     "candidate",
@@ -249,7 +250,7 @@ def config_hash(options: ComparisonOptions) -> str:
     arm_settings: dict[str, Any] = {}  # their paths lose the same folder
     metrics = map(parse, options.metrics)
     other_settings: dict[str, Any] = {"metrics": sorted(map(str, metrics))}
-    for name in _HASHED_KEYS:
+    for name in HASHED_KEYS:
         value = getattr(options, name)
         if value is None:
             continue

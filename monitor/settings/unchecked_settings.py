@@ -33,7 +33,7 @@ def load_database_settings(path: Path) -> DatabaseSettings:
     a problem, the complete file is checked, and a ConfigError lists all problems.
     """
     # This import is slow, and `load_comparison_names` does not need it.
-    from monitor.storage import absolute_url  # noqa: PLC0415
+    from monitor.storage.database_url import absolute_url  # noqa: PLC0415
 
     text = read_text(path)
     base = path.absolute().parent

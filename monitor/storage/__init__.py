@@ -8,14 +8,12 @@ from contextlib import closing
 from pydantic import SecretStr
 
 from monitor.storage.alert_store import SqlAlertStore
-from monitor.storage.database_url import absolute_url, describe_url, parse_url
-from monitor.storage.leases import open_leases
+from monitor.storage.database_url import describe_url, parse_url
 from monitor.storage.maintenance import SqlMaintenance
 from monitor.storage.outbox import SqlOutbox
 from monitor.storage.page_store import SqlPageStore
 from monitor.storage.run_history import SqlHistory
 from monitor.storage.run_store import SqlRunStore
-from monitor.storage.sqlite_file import describe_file_readers
 from monitor.storage.transactions import Database, require_file
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError, TimeoutError as PoolTimeout
 
 from monitor.boundary.foreign_errors import (
     find_tls_fault,

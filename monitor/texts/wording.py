@@ -1,4 +1,8 @@
-"""Formats counts for texts, and cleans names from outside."""
+"""Formats values for texts and tables, and cleans names from outside."""
+
+import math
+from collections.abc import Callable
+from datetime import datetime
 
 
 def count_of(count: int, thing: str) -> str:
@@ -12,6 +16,26 @@ def write_percent(share: float) -> str:
     # Values below 0.95 % get one decimal, because a whole number would be 0 or far off.
     decimals = 1 if 0.05 <= percent < 0.95 else 0  # noqa: PLR2004
     return f"{percent:.{decimals}f} %"
+
+
+def write_number(value: float | None, digits: int = 4) -> str:
+    """Write a figure for a table, or ``-`` if there is none."""
+    return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"
+
+
+def write_cell(value: object, write_instant: Callable[[datetime], str]) -> str:
+    """Write a value of any type for a cell of a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return write_instant(value)
+    if isinstance(value, float):
+        return write_number(value)
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def printable(text: str) -> str:

@@ -35,10 +35,16 @@ from monitor.web.forms import (
     read_form,
     require_user,
 )
-from monitor.web.pages import MENU, PAGES, AbsentPageError, Page, PageRequest, Site
+from monitor.web.pages import MENU, PAGES, Page, PageRequest, Site
 from monitor.web.pages.parameters import describe_path, describe_query, read_query
 from monitor.web.pages.rendering import read_static, render
-from monitor.web.pages.site import ForbiddenError, SlowPageError, UnanswerableError, alert_url
+from monitor.web.pages.site import (
+    AbsentPageError,
+    ForbiddenError,
+    SlowPageError,
+    UnanswerableError,
+    alert_url,
+)
 from monitor.web.server import (
     CLIENT_NAME,
     IS_AUTHENTICATED,
@@ -63,10 +69,10 @@ It is called in a worker thread, and never twice at the same time.
 
 OPENAPI_PATH = "/api/v1/openapi.json"
 _HEALTH_S = 5.0
-_RENDERERS = 2
+_RENDER_THREADS = 2
 _PROBE_THREADS = 2
-_SCRAPES = 32
-_READERS = 4
+_MOST_SCRAPES = 32
+_READ_THREADS = 4
 _PAGE_S = 20.0
 _CONTENT_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -144,7 +150,7 @@ def create_app(
     """
     documentation = documentation or Documentation()
     # Pages have a few threads of their own, so that many requests for pages delay no scrape.
-    threads = CapacityLimiter(_READERS)
+    threads = CapacityLimiter(_READ_THREADS)
     tokens = FormTokens()
     routes = []
     for page in PAGES:
@@ -155,15 +161,15 @@ def create_app(
     # Forms are executed one at a time, and so are reloads. All others have their own threads, so
     # that nothing waits for pages, and a probe does not wait for the other probe.
     form = partial(_answer_form, site, tokens, CapacityLimiter(1))
-    gate = partial(_answer_in_thread, CapacityLimiter(_READERS), partial(answer_gate, site))
+    gate = partial(_answer_in_thread, CapacityLimiter(_READ_THREADS), partial(answer_gate, site))
     docs = partial(
         _answer_in_thread,
-        CapacityLimiter(_READERS),
+        CapacityLimiter(_READ_THREADS),
         partial(_answer_document, site, documentation),
     )
     # Few threads render metrics.
     scrape = partial(
-        _answer_scrape, metrics, CapacityLimiter(_SCRAPES), CapacityLimiter(_RENDERERS)
+        _answer_scrape, metrics, CapacityLimiter(_MOST_SCRAPES), CapacityLimiter(_RENDER_THREADS)
     )
     healthy = partial(_answer_probe, "healthy", health.unhealthy, CapacityLimiter(_PROBE_THREADS))
     ready = partial(_answer_probe, "ready", health.unready, CapacityLimiter(_PROBE_THREADS))

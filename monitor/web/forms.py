@@ -26,10 +26,10 @@ from monitor.web.pages.parameters import QueryText, Slot, describe_path, describ
 from monitor.web.pages.site import ForbiddenError, Site, UnanswerableError
 from monitor.web.server import CLIENT_NAME, PLAIN_HEADERS
 
-_MOST_BYTES = 16_384
+_MOST_FORM_BYTES = 16_384
 
-_LONGEST_COMMENT = 500
-_QUOTED = 40  # an error quotes at most this many characters of a field
+_LONGEST_COMMENT_CHARS = 500
+_QUOTED_CHARS = 40  # an error quotes at most this many characters of a field
 _SILENCE_ID = re.compile("[0-9]{1,18}")
 FORM_RESULTS = {
     "acknowledge": "Acknowledged. No more messages about it are sent until it ends.",
@@ -117,8 +117,10 @@ async def read_form(request: Request) -> Mapping[str, str]:
     body = b""
     async for part in request.stream():
         body += part
-        if len(body) > _MOST_BYTES:
-            raise ConfigError(f"the form has more than {_MOST_BYTES:,} bytes: shorten its texts")
+        if len(body) > _MOST_FORM_BYTES:
+            raise ConfigError(
+                f"the form has more than {_MOST_FORM_BYTES:,} bytes: shorten its texts"
+            )
     return dict(parse_qsl(body.decode("utf-8", "replace")))
 
 
@@ -146,7 +148,7 @@ def execute_form(site: Site, form: Form) -> str:
     now = site.clock.now()
     action = form.fields.get("do", "")
     silence_id = form.fields.get("silence", "")
-    comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT]
+    comment = " ".join(form.fields.get("comment", "").split())[:_LONGEST_COMMENT_CHARS]
     alert_action = AlertAction(author=form.user, comment=comment, at=now)
 
     def is_of_incident(start: Transition) -> bool:
@@ -162,7 +164,9 @@ def execute_form(site: Site, form: Form) -> str:
     elif action == "expire" and _SILENCE_ID.fullmatch(silence_id):
         is_done = alerts.expire_silence(int(silence_id), now=now)
     else:
-        raise ConfigError(f"there is no action {action[:_QUOTED]!r} for {silence_id[:_QUOTED]!r}")
+        raise ConfigError(
+            f"there is no action {action[:_QUOTED_CHARS]!r} for {silence_id[:_QUOTED_CHARS]!r}"
+        )
     return action if is_done else "nothing"
 
 
@@ -202,7 +206,7 @@ SERVER_ANSWERS = {
     "504": "The answer took too long.",
 }
 """What the statuses mean that any address can return."""
-_WIDEST = 1e9
+_LARGEST_VALUE = 1e9
 """The largest margin and reference. No metric on lists of 10,000 items has a larger value."""
 _MOST_SEGMENTS = 50
 
@@ -241,8 +245,8 @@ class GateQuery(BaseModel, extra="forbid"):
     margin: Annotated[
         float,
         Field(
-            ge=-_WIDEST,
-            le=_WIDEST,
+            ge=-_LARGEST_VALUE,
+            le=_LARGEST_VALUE,
             allow_inf_nan=False,
             description="A mean excess of at least this is too much. The units are those of the "
             "metric. For a metric from 0 to 1, the margin is from -1 to 1 if there is a noise "
@@ -269,8 +273,8 @@ class GateQuery(BaseModel, extra="forbid"):
     reference: Annotated[
         float | None,
         Field(
-            ge=-_WIDEST,
-            le=_WIDEST,
+            ge=-_LARGEST_VALUE,
+            le=_LARGEST_VALUE,
             allow_inf_nan=False,
             description="The score of a user without excess.",
         ),

@@ -56,8 +56,8 @@ _WRONG_HOST_MESSAGE = (
     "this server does not accept the name in the header Host: use its IP address, localhost, or "
     "the name in listen or external_url; or require passwords in web_config_file"
 )
-_MOST_WAITING = 32
-_MOST_WAITING_OF_ONE = 4
+_MOST_WAITING_LOGINS = 32
+_MOST_WAITING_LOGINS_OF_ONE = 4
 PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -264,8 +264,8 @@ class RequestGuard:
             return _unauthorized()
         if not credentials.remembers(*login):
             address, _ = scope.get("client") or ("", 0)
-            too_many_wait = self._waiting.total() >= _MOST_WAITING
-            if too_many_wait or self._waiting[address] >= _MOST_WAITING_OF_ONE:
+            too_many_wait = self._waiting.total() >= _MOST_WAITING_LOGINS
+            if too_many_wait or self._waiting[address] >= _MOST_WAITING_LOGINS_OF_ONE:
                 return plain_answer(503, "too many passwords to verify", {"Retry-After": "1"})
             if not await self._verify(credentials, login, address):
                 return _unauthorized()

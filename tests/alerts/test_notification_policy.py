@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from factories import HOUR, MINUTE, SLOT, comparison, coverage_rule, rule, transition
 from monitor.alerts.incidents import (
@@ -37,7 +36,7 @@ from monitor.settings.configuration import RouteOptions
 from storage.worked import fired, silence
 from tables import cells, parsed
 
-SENT = DeliveryStatus.PENDING
+SENT = None
 HELD = DeliveryStatus.HELD
 DROPPED = DeliveryStatus.DROPPED
 START = transition(incident="i")
@@ -78,7 +77,9 @@ def decide(*changes, lasting=(START,), told=(), known=False, policy=None, ungrou
         treatment=Treatment(updates=Updates.EACH if ungrouped else Updates.NONE),
         now=SLOT,
     )
-    return [(each.status, each.reason) for each in dispatch.decide(owed(*changes, known=known))]
+    return [
+        (each.unsent_status, each.reason) for each in dispatch.decide(owed(*changes, known=known))
+    ]
 
 
 TOLD: Any = {"told": (START,)}

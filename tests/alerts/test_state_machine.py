@@ -1,8 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import factories
 from factories import DAY, SECOND, SLOT, comparison, rule, transition

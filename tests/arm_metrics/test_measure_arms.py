@@ -7,8 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kernels import reference
 from kernels.reference import padded

@@ -33,8 +33,7 @@ from monitor.model.rankings import Arm, RankingTable
 from monitor.model.rules import Direction, LearnedLimit, Learning
 from monitor.model.runs import Evidence, EvidenceKind, Histogram, KeptLists, Scores
 from monitor.storage.partitions import ensure_partitions, utc_day
-from monitor.storage.tables import alert_tables
-from monitor.storage.tables import run_tables as tables
+from monitor.storage.tables import alert_tables, run_tables as tables
 from servers.postgres import running_postgres
 from storage.worked import claimed, store_at
 from web.sites import running

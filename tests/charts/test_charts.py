@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from factories import DAY
 from monitor.charts.bars import Bar, draw_bars, draw_heat_map, draw_waterfall

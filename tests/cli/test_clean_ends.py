@@ -54,7 +54,7 @@ def fail_inside(words, folder, environment):
     """Run this command, which fails at once."""
     command: Any = typer.main.get_command(app)
     for word in words:
-        command = command.commands[word]
+        command = command.get_command(None, word)
     command.params, command.callback = [], fail
     _run(words, folder, environment)
 

@@ -16,11 +16,11 @@ from factories import summary
 from monitor.pipeline.accumulator import RunAccumulator
 from monitor.service.analysis import file_comparison
 from monitor.service.analysis.interpretation import (
-    _FEW_USERS,
+    _FEW_USERS_SHARE,
+    _LEAST_NEARLY_IDENTICAL,
+    _LEAST_SIMILAR,
     _LEAST_USERS,
-    _NEARLY_IDENTICAL,
-    _RANDOM,
-    _SIMILAR,
+    _MOST_RANDOM,
     interpret_summary,
     measure_concentration,
 )
@@ -173,7 +173,7 @@ def test_without_a_value_by_chance_or_30_users_nothing_is_interpreted():
 
 def test_the_page_on_these_words_names_their_limits():
     page = (ROOT / "docs/explanation/compare.md").read_text()
-    for limit in (_NEARLY_IDENTICAL, _SIMILAR, _RANDOM, _FEW_USERS):
+    for limit in (_LEAST_NEARLY_IDENTICAL, _LEAST_SIMILAR, _MOST_RANDOM, _FEW_USERS_SHARE):
         assert f"{limit * 100:.0f} %" in page
     assert f"{_LEAST_USERS} users" in page
 

@@ -15,7 +15,8 @@ from factories import DAY, MINUTE, SLOT
 from json_keys import read_listed
 from monitor.model.errors import DatabaseError
 from monitor.model.runs import Lease
-from monitor.storage import open_leases, parse_url, schema_version
+from monitor.storage import parse_url, schema_version
+from monitor.storage.leases import open_leases
 from monitor.storage.sqlite_file import FileLock
 from settings.minimal import MINIMAL
 from storage.worked import claimed, run, store_at, store_over

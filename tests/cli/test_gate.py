@@ -101,7 +101,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     with suppress(FileExistsError):
         os.mkfifo(stored / "pipe")
     # A certificate that cannot be written is an error before the gate decides.
-    monkeypatch.setattr("monitor.service.gate.decide_gate", None)
+    monkeypatch.setattr("monitor.service.gate.decision.decide_gate", None)
     assert_refused(f"""
         {GATE} --certificate nowhere/certificate.json | 74 | rankwatch: nowhere/certificate.json: No such file or directory
         {GATE} --certificate pipe | 74 | rankwatch: pipe: it is a pipe, socket or device: name a file
@@ -110,7 +110,7 @@ def test_no_error_ends_with_a_verdict(stored, monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("monitor.service.gate.make_question", broken)
+    monkeypatch.setattr("monitor.service.gate.question.make_question", broken)
     assert_refused(f"{GATE} | 70 | internal error: ZeroDivisionError in ")
 
 

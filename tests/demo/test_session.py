@@ -14,9 +14,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from monitor.cli.main import app
-from monitor.demo import run_demo, session, simulation
+from monitor.demo import session, simulation
 from monitor.demo.servers import Shop
-from monitor.demo.session import Workspace, open_workspace
+from monitor.demo.session import Workspace, open_workspace, run_demo
 from monitor.demo.simulation import (
     CHAPTER_TEXTS,
     FAST_STORY,

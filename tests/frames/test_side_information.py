@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import monitor
-from monitor.measures.metrics import METRICS as REGISTRY
-from monitor.measures.metrics import Need
+from monitor.measures.metrics import METRICS as REGISTRY, Need
 from monitor.model.errors import InputError, MetricError
 
 WEIGHTED = "element_weighted_tau"

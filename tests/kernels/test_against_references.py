@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from rbo import RankingSimilarity
 
-from kernels import reference, reference_rbo, reference_relevance
-from kernels import reference_kendall as slow
+from kernels import reference, reference_kendall as slow, reference_rbo, reference_relevance
 from kernels.conftest import in_each_way
 from kernels.reference import LONG, SHORT, TOPS
 from monitor.measures.kernels import align

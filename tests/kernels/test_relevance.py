@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from kernels import reference
-from kernels import reference_relevance as slow
+from kernels import reference, reference_relevance as slow
 from monitor.measures.kernels import labels as module
 from monitor.measures.kernels.relevance import cg, dcg, ndcg, of_arm
 from monitor.measures.metrics import parse

@@ -8,8 +8,7 @@ from itertools import combinations, zip_longest
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kernels import reference, reference_rbo
 from kernels.conftest import in_each_way

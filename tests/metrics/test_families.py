@@ -9,16 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels import reference, test_against_references, test_worked_values
-from kernels import reference_relevance as slow
+from kernels import (
+    reference,
+    reference_relevance as slow,
+    test_against_references,
+    test_worked_values,
+)
 from metrics import known_pairs
 from monitor.measures import metrics
 from monitor.measures.kernels import alignment
 from monitor.measures.kernels.engines.choice import ENGINE_VARIABLE
 from monitor.measures.kernels.rbo.untied import rbo_weight
-from monitor.measures.metrics import METRICS as REGISTRY
-from monitor.measures.metrics import expected_by_chance, parse, score_all
-from monitor.measures.metrics import scores as scoring
+from monitor.measures.metrics import (
+    METRICS as REGISTRY,
+    expected_by_chance,
+    parse,
+    score_all,
+    scores as scoring,
+)
 from monitor.measures.metrics.metric import Metric
 from monitor.measures.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.model.errors import MetricError

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from monitor.measures.frames.lists import from_array, from_objects
 from monitor.measures.kernels.item_codes import distinct_items

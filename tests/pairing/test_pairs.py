@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from factories import panel, pull, relevance, weights
 from monitor.measures.metrics import METRICS, Need, parse, score_all
-from monitor.measures.pairing import ListedItems, pair_users
 from monitor.measures.pairing.ids import decode_row
+from monitor.measures.pairing.pairs import ListedItems, pair_users
 from monitor.model.rankings import Arm, CoverageReason, Pull
 
 B, C = Arm.BASELINE, Arm.CANDIDATE

@@ -1,8 +1,7 @@
 """The order of users' ids."""
 
 import pandas as pd
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from monitor.measures.reading.text_order import ascending_rows
 

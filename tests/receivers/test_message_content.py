@@ -2,8 +2,7 @@ import shlex
 from dataclasses import replace
 from functools import partial
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from alerts_reference import DEFAULT, UNPAIRED, severities
 from deploy.shipped import parse_command

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from monitor import receivers
 from monitor.boundary.options import Options
 from monitor.receivers import RECEIVERS, ReceiverOptions, open_receivers
+from monitor.receivers.pings import PingOptions
 from monitor.receivers.receiver_options import HttpReceiverEntry, ReceiverEntry
 from places import ROOT
 
@@ -23,7 +24,7 @@ def test_every_kind_of_receiver_is_in_the_registry_and_may_not_import_another():
     for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
         importlib.import_module(found.name)
     subclasses = {*ReceiverEntry.__subclasses__(), *HttpReceiverEntry.__subclasses__()}
-    kinds = subclasses - {HttpReceiverEntry, receivers.PingOptions}
+    kinds = subclasses - {HttpReceiverEntry, PingOptions}
     assert {options for options, _ in RECEIVERS.values()} == kinds
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
         "contracts"

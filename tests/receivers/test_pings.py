@@ -6,9 +6,8 @@ import pytest
 
 from factories import DAY, SLOT, claim
 from logs import captured
-from monitor.receivers import PingOptions
 from monitor.receivers import pings as module
-from monitor.receivers.pings import RunPings
+from monitor.receivers.pings import PingOptions, RunPings
 from servers.healthchecks import CHECK, signals_of
 from servers.webhook import answer, disconnect
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from monitor.statistics.reference.prediction import compute_reference
 from monitor.statistics.reference.spread import SETTLED_RUNS, PastAlerts, find_outliers

@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from monitor.statistics.reference.prediction import compute_p_values, compute_reference
 from monitor.statistics.reference.season import (

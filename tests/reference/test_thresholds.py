@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from monitor.model.errors import InputError
 from monitor.model.rules import Direction

@@ -7,8 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.random import default_rng
 
 from monitor.model.errors import InputError

@@ -6,8 +6,7 @@ The schedule's days of changing clocks.
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from factories import HOUR, MINUTE, SECOND, utc
 from monitor.model.alerts import State

@@ -19,9 +19,8 @@ from monitor.model.rankings import Coverage, UserTable
 from monitor.model.rules import Comparison
 from monitor.model.runs import KeptLists, RunStatus, Scores
 from monitor.model.statistics import DerivedMetric, NoiseFloor
-from monitor.service.gate import make_question
 from monitor.service.gate.decision import judge_stored
-from monitor.service.gate.question import Yardstick
+from monitor.service.gate.question import Yardstick, make_question
 from monitor.sources import SampleOptions
 from monitor.storage import SqlStore
 from storage.worked import run

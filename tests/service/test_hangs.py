@@ -10,8 +10,7 @@ from factories import DAY, HOUR, MINUTE, SECOND
 from logs import captured
 from monitor.model.runs import RunStatus
 from monitor.service import runner
-from monitor.service.daemon import jobs
-from monitor.service.daemon import scheduler as scheduler_module
+from monitor.service.daemon import jobs, scheduler as scheduler_module
 from monitor.service.daemon.scheduler import SILENT_S, JobPlan
 from monitor.service.daemon.threads import Places, Ticket, next_runs, took_whole_deadline
 from monitor.settings.schedule import Every
@@ -63,7 +62,7 @@ def test_a_run_whose_database_hangs_is_abandoned_and_its_slot_runs_again(tmp_pat
             ended.wait(60)
             results.append(finish(*arguments, **options))
 
-        for name in ("STORING", "DATABASE_WAIT"):
+        for name in ("STORING_TIME", "DATABASE_WAIT"):
             monkeypatch.setattr(jobs, name, timedelta(0))
         monkeypatch.setattr(store.runs, "finish", hang)
         watched.let_pass(HOUR)

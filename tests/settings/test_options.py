@@ -7,8 +7,7 @@ from itertools import product
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from monitor.boundary.options import Duration, Options, format_duration, parse_duration

@@ -2,8 +2,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from factories import DAY, HOUR, MINUTE, SECOND, utc
 from monitor.boundary.options import parse_duration

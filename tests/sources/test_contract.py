@@ -9,8 +9,7 @@ from monitor.model.id_forms import make_speller
 from monitor.sources import SOURCES as KINDS
 from monitor.testing import SourceContract
 from servers.lists import BY_RING, LONG, SLOT, SOURCES, as_lists, request, source_of
-from sources.tables import KINDS as TABLES
-from sources.tables import source_with
+from sources.tables import KINDS as TABLES, source_with
 from tables import parsed
 
 pytestmark = pytest.mark.usefixtures("own_databases")

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import factories
 from factories import HOUR, SLOT

@@ -13,7 +13,8 @@ from sqlalchemy import text
 from factories import HOUR, MINUTE, SECOND, SLOT
 from monitor.model.errors import DatabaseError, LeaseLostError
 from monitor.model.runs import Lease, RunStatus
-from monitor.storage import SqlStore, open_leases, parse_url
+from monitor.storage import SqlStore, parse_url
+from monitor.storage.leases import open_leases
 from servers.daemon import wait_for
 from storage.conftest import emptied
 from storage.worked import (

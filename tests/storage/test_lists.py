@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sqlalchemy import select
 
 import factories
@@ -18,8 +17,7 @@ from monitor.model.errors import DatabaseError
 from monitor.model.memory import MemoryRequest
 from monitor.model.rankings import Arm
 from monitor.model.runs import KeptLists, RunStatus, Scores
-from monitor.storage import list_parquet, score_rows
-from monitor.storage import user_scores as per_user
+from monitor.storage import list_parquet, score_rows, user_scores as per_user
 from monitor.storage.tables.run_tables import kept_lists
 from storage.worked import (
     LATER,

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import make_url
 
 from monitor.model.errors import DatabaseError
-from monitor.storage import describe_file_readers, open_store
-from monitor.storage.sqlite_file import FileLock, holder_of, make_private
+from monitor.storage import open_store
+from monitor.storage.sqlite_file import FileLock, describe_file_readers, holder_of, make_private
 from storage.worked import store_at, store_over
 
 

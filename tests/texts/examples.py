@@ -163,7 +163,7 @@ from monitor.texts.verdicts import (
     write_threshold,
     write_value,
 )
-from monitor.texts.wording import write_extra, write_percent
+from monitor.texts.wording import write_cell, write_extra, write_number, write_percent
 from tables import cells
 
 TITLE = """THE TEXTS THAT RANKWATCH MAKES FROM VALUES
@@ -702,6 +702,10 @@ EXAMPLES: Any = {
     ],
     "How to install an extra": [partial(write_extra, "redis")],
     "Shares": [partial(write_percent, share) for share in (0.0001, 0.004, 0.0094, 0.0096, 1.0)],
+    "Cells of tables": [
+        *(partial(write_cell, value, str) for value in (None, True, SLOT, 1874, 0.1, ("a", "b"))),
+        partial(write_number, float("nan")),
+    ],
     "Why a message is sent later, never, or again": [
         partial(write_silenced, SILENCE),
         partial(write_maintenance, "nights", SLOT),

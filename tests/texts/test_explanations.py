@@ -2,8 +2,7 @@
 
 import unicodedata
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from monitor.model.explanation import DropPart
 from monitor.texts.explanations import LONGEST_EXPLANATION, shorten_name, write_drop

@@ -7,13 +7,12 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
@@ -21,7 +20,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Field,
     GetJsonSchemaHandler,
     ModelWrapValidatorHandler,
     PrivateAttr,
@@ -29,14 +27,12 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
-    create_model,
     field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from monitor.boundary.files import read_bounded
 from monitor.boundary.options.problems import (
     KeyPath,
     Partial,
@@ -54,8 +50,8 @@ _T = TypeVar("_T")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
-_LONGEST = timedelta(days=36500)
-_LONGEST_TEXT = 1000
+_LONGEST_DURATION = timedelta(days=36500)
+_LONGEST_DURATION_CHARS = 1000
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _LABEL = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
@@ -93,12 +89,16 @@ def parse_duration(value: object) -> timedelta:
     """
     if isinstance(value, timedelta):
         return value
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not _DURATION.fullmatch(value):
+    if (
+        not isinstance(value, str)
+        or len(value) > _LONGEST_DURATION_CHARS
+        or not _DURATION.fullmatch(value)
+    ):
         raise ValueError(
             "not a duration: write a number with its unit, such as 30s, 15m, 1h30m or 7d"
         )
     seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    if seconds > _LONGEST.total_seconds():
+    if seconds > _LONGEST_DURATION.total_seconds():
         raise ValueError("must be at most 36500d")
     return timedelta(seconds=seconds)
 

@@ -3,5 +3,9 @@
 This package needs neither the daemon nor a database.
 """
 
-from monitor.measures.frames.comparison import compare, compare_many, plot_pair
-from monitor.measures.frames.summary import plot_scores, summarize
+from monitor.measures.frames.comparison import (
+    compare as compare,
+    compare_many as compare_many,
+    plot_pair as plot_pair,
+)
+from monitor.measures.frames.summary import plot_scores as plot_scores, summarize as summarize

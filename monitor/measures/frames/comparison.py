@@ -45,7 +45,7 @@ from monitor.model.rankings import Arm, ItemWeights, RankingTable, RelevanceTabl
 from monitor.model.run_reasons import IdMismatch
 from monitor.texts.id_mismatches import Surface, write_mismatch
 
-_SHOWN = 50
+_MOST_DRAWN_PLACES = 50
 
 
 _HOW = {
@@ -87,9 +87,11 @@ def draw_pair(
 ) -> Plot:
     """The slope chart of two lists, with a caption above it. Long lists are cut."""
     longest = max(len(baseline), len(candidate))
-    if longest > _SHOWN:
-        caption += f"; the first {_SHOWN} of {longest:,} places"
-    chart = draw_slopes(baseline[:_SHOWN], candidate[:_SHOWN], titles=titles)
+    if longest > _MOST_DRAWN_PLACES:
+        caption += f"; the first {_MOST_DRAWN_PLACES} of {longest:,} places"
+    chart = draw_slopes(
+        baseline[:_MOST_DRAWN_PLACES], candidate[:_MOST_DRAWN_PLACES], titles=titles
+    )
     return Plot(Markup().join((element("p", caption), chart)))
 
 

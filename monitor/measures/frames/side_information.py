@@ -28,7 +28,7 @@ from monitor.model.errors import InputError
 from monitor.model.rankings import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
 
 _ITEM_WEIGHTS = "item_weights"
-_SHOWN = 5
+_MOST_EXAMPLES = 5
 
 Weights = Mapping[Any, float] | pd.Series | pd.DataFrame | ArrowTable
 """A mapping of item -> weight, a Series with items as index, or a table with two columns.
@@ -105,7 +105,7 @@ def require_weights(
         return
     weight_of = dict(zip(weighted.tolist(), weights.tolist(), strict=True))
     examples = []
-    first = missing[:_SHOWN]
+    first = missing[:_MOST_EXAMPLES]
     for item, code in zip(ids_of(first, vocabulary), first.tolist(), strict=True):
         weight = f"{weight_of[code]:g}" if code in weight_of else "no weight"
         examples.append(f"{item!r} ({weight})")

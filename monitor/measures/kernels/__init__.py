@@ -6,5 +6,9 @@ metric is a small function of this alignment. A docstring often gives the type, 
 the result after a colon.
 """
 
-from monitor.measures.kernels.alignment import Alignment, align, blocks
-from monitor.measures.kernels.ragged import PAD, pad
+from monitor.measures.kernels.alignment import (
+    Alignment as Alignment,
+    align as align,
+    blocks as blocks,
+)
+from monitor.measures.kernels.ragged import PAD as PAD, pad as pad

@@ -6,13 +6,15 @@ A metric has a name such as ``rbo(p=0.9)@10``. `parse` reads it, and ``str`` wri
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.boundary.plugins import Registry
-from monitor.measures.kernels.rbo.untied import rbo_persistence, rbo_weight
+from monitor.measures.kernels.rbo.untied import (
+    rbo_persistence as rbo_persistence,
+    rbo_weight as rbo_weight,
+)
 from monitor.measures.metrics import footrule, kendall, rbo, relevance, sets
-from monitor.measures.metrics.metric import Metric, Need, read_metric_kind, read_name
-from monitor.measures.metrics.scores import can_score, score_all
+from monitor.measures.metrics.metric import Metric, Need as Need, read_metric_kind, read_name
+from monitor.measures.metrics.scores import can_score as can_score, score_all as score_all
 from monitor.model.arrays import Integers
 from monitor.model.errors import MetricError
 from monitor.model.rules import Direction

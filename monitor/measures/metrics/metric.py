@@ -25,9 +25,9 @@ ON_COMMON_ITEMS = "only the common items are compared; NaN with fewer than two c
 
 _DECLARED = ("__doc__", "low", "high", "identical", "disjoint", "one_empty", "uneven", "source")
 _SHAPE = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\d{1,9}))?\s*", re.ASCII)
-_FEW = 8
-_LONGEST = 200
-_SHOWN = 40
+_MOST_SUGGESTED_NAMES = 8
+_LONGEST_NAME_CHARS = 200
+_QUOTED_CHARS = 40
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
@@ -233,10 +233,10 @@ def read_name(text: object, registry: Registry[type[Metric]]) -> Metric:
     parameter.
     """
     name_text = text if isinstance(text, str) else ""
-    if len(name_text) > _LONGEST:
+    if len(name_text) > _LONGEST_NAME_CHARS:
         raise MetricError(
-            f"cannot read metric {name_text[:_SHOWN]!r}...: it has {len(name_text):,} characters; write at "
-            f"most {_LONGEST}"
+            f"cannot read metric {name_text[:_QUOTED_CHARS]!r}...: it has {len(name_text):,} characters; write at "
+            f"most {_LONGEST_NAME_CHARS}"
         )
     match = _SHAPE.fullmatch(name_text)
     if match is None:
@@ -301,7 +301,7 @@ def _suggest(name: str, candidates: Iterable[str]) -> str:
     near = get_close_matches(name.lower(), names, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    if len(names) <= _FEW:
+    if len(names) <= _MOST_SUGGESTED_NAMES:
         return f"; write one of {', '.join(names)}"
     return "; `rankwatch metrics` lists all names"
 

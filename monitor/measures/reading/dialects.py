@@ -29,7 +29,7 @@ _DIALECTS = (
 )
 
 
-_LONGEST = 400
+_LONGEST_CELL_CHARS = 400
 """If a text is longer than this, only its start and its end are matched."""
 
 
@@ -38,8 +38,8 @@ def recognize_dialect(cell: object) -> Dialect | None:
     if not isinstance(cell, str):
         return None
     text = cell.strip()
-    if len(text) > _LONGEST:
-        text = text[: _LONGEST // 2] + text[-_LONGEST // 2 :]
+    if len(text) > _LONGEST_CELL_CHARS:
+        text = text[: _LONGEST_CELL_CHARS // 2] + text[-_LONGEST_CELL_CHARS // 2 :]
     for dialect in _DIALECTS:
         if re.fullmatch(dialect.pattern, text, re.DOTALL):
             return dialect

@@ -11,7 +11,13 @@ from typing import Protocol, runtime_checkable
 
 from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, Treatment
-from monitor.model.ports.stores import AlertStore, History, Outbox, RunStore, Store
+from monitor.model.ports.stores import (
+    AlertStore as AlertStore,
+    History as History,
+    Outbox as Outbox,
+    RunStore as RunStore,
+    Store as Store,
+)
 from monitor.model.rankings import (
     Arm,
     AskedUsers,

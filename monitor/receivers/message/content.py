@@ -23,7 +23,7 @@ from monitor.model.explanation import (
 from monitor.model.immutable import immutable
 from monitor.model.instants import format_second
 from monitor.model.notifications import Briefing, Message, MessageStatus
-from monitor.model.rankings import ALL, Arm
+from monitor.model.rankings import ALL, Arm, ranks_by_item
 from monitor.model.rules import RuleKind, Severity
 from monitor.model.statistics import DerivedMetric, parse_derived
 from monitor.model.urgency import Impact, find_floor, find_impact
@@ -62,12 +62,12 @@ _LONGEST_SENTENCE = 400
 _LONGEST_CAUSE = 3 * _LONGEST_SENTENCE
 _LONGEST_ITEM = 60
 _LONGEST_LINE = 160
-_CANCELLED = 3.0
+_MOST_CANCELLED = 3.0
 _LEAST_PART_OF_DROP = 0.005  # smaller parts of a drop are left out
 _LEAST_AMOUNT = 0.00005  # the smallest amount that is not 0.0000
 _ONLY_HERE = "only here"
-_NAMED = 12
-_NAMED_SEGMENTS = 3
+_MOST_NAMED_ALERTS = 12
+_MOST_NAMED_SEGMENTS = 3
 _LONGEST_NAME = 60
 _LONGEST_TITLE = 500
 _LONGEST_REASON = 800
@@ -394,10 +394,10 @@ def _count_alerts(changes: Iterable[Transition]) -> str:
         by_alert.setdefault(change.alert, []).append(change)
     ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
     by_extent: dict[str, list[str]] = {}
-    for alert, of_alert in ranked[:_NAMED]:
+    for alert, of_alert in ranked[:_MOST_NAMED_ALERTS]:
         by_extent.setdefault(_write_extent(of_alert), []).append(clean(alert, _LONGEST_NAME))
     named = "; ".join(f"{', '.join(names)} ({extent})" for extent, names in by_extent.items())
-    return named + _and_others(len(ranked) - _NAMED)
+    return named + _and_others(len(ranked) - _MOST_NAMED_ALERTS)
 
 
 def _and_others(alerts: int) -> str:
@@ -473,7 +473,7 @@ def _write_extent(changes: Sequence[Transition]) -> str:
     if ALL in segments:
         parts.append("all users")
         del segments[ALL]
-    first_segments = sorted(islice(segments, _NAMED_SEGMENTS))
+    first_segments = sorted(islice(segments, _MOST_NAMED_SEGMENTS))
     names = [clean(segment, _LONGEST_NAME) for segment in first_segments]
     if len(segments) == 1:
         parts.append(names[0])
@@ -538,7 +538,7 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     # If large parts cancel each other out, the drop is small. Then shares of the drop would
     # mislead.
     largest = max((abs(cause.amount) for cause in explanation.causes), default=0.0)
-    is_shared = drop > 0 and largest <= _CANCELLED * drop
+    is_shared = drop > 0 and largest <= _MOST_CANCELLED * drop
     least = _LEAST_PART_OF_DROP * drop if is_shared else _LEAST_AMOUNT
     shares = []
     for cause in explanation.causes:
@@ -633,18 +633,20 @@ def _side_by_side(
     def count_rest(items: Sequence[str]) -> str:
         return f"{len(items) - MAX_RANKS:,} more" if len(items) > MAX_RANKS else ""
 
-    ranks = {item: rank for rank, item in enumerate(example.baseline, start=1)}
+    ranks = ranks_by_item(example.baseline, example.candidate)
     # The shorter list is filled with empty items, which get no mark.
     pairs = islice(zip_longest(example.baseline, example.candidate, fillvalue=""), MAX_RANKS)
     for rank, (baseline, candidate) in enumerate(pairs, start=1):
         baseline_mark = ""
-        if baseline and baseline not in example.candidate:
+        if baseline and ranks[baseline][1] is None:
             baseline_mark = _ONLY_HERE
         candidate_mark = ""
-        if candidate and candidate not in ranks:
-            candidate_mark = _ONLY_HERE
-        elif candidate and ranks[candidate] != rank:
-            candidate_mark = f"there: {ranks[candidate]}"
+        if candidate:
+            before, after = ranks[candidate]
+            if before is None:
+                candidate_mark = _ONLY_HERE
+            elif before != after:
+                candidate_mark = f"there: {before}"
         yield str(rank), show(baseline, baseline_mark), show(candidate, candidate_mark)
     rest = count_rest(example.baseline), count_rest(example.candidate)
     if any(rest):

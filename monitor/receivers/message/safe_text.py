@@ -22,7 +22,7 @@ LONGEST_LINK = 1500
 
 Slack and PagerDuty accept longer URLs, but mail programs break them.
 """
-_MARK = "\u200e"
+_LEFT_TO_RIGHT_MARK = "\u200e"
 _RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
 _LONGEST_NAME = 200
 _LONGEST_NAMES = 500  # of all alerts and segments in one command
@@ -76,7 +76,7 @@ def bounded_line(text: str, limit: int) -> str:
     # Leave room for the marks: there is at most one mark for two characters.
     marked = ""
     for turns, run in groupby(clean(text, limit * 2 // 3), _changes_direction):
-        marked += "".join(run) + _MARK * turns
+        marked += "".join(run) + _LEFT_TO_RIGHT_MARK * turns
     return marked
 
 

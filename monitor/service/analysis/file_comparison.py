@@ -38,8 +38,8 @@ from monitor.texts.id_mismatches import Surface, write_mismatch
 from monitor.texts.interpretation import write_longer
 
 MOST_COMPARED_SEGMENTS = 100
-_LONG = timedelta(hours=12)
-_UNREAD = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
+_COMPARE_DEADLINE = timedelta(hours=12)
+_UNREAD_REASONS = frozenset({CoverageReason.UNAVAILABLE, CoverageReason.TIMEOUT})
 _OF_USERS = {"path", "user", "user_ids", "format", "max_bytes", "max_unreadable", "follow_links"}
 
 
@@ -136,10 +136,10 @@ def compare_files(  # noqa: PLR0913 - the options of the command
         dimensions=() if by is None else (by,),
     )
     try:
-        panel = draw_panel(comparison, sources, slot, _LONG.total_seconds())
+        panel = draw_panel(comparison, sources, slot, _COMPARE_DEADLINE.total_seconds())
     except SourceError as error:
         raise InputError(sources.error_text(error)) from None
-    answers = pull_all(comparison, sources, panel, slot, _LONG.total_seconds())
+    answers = pull_all(comparison, sources, panel, slot, _COMPARE_DEADLINE.total_seconds())
     results = RunAccumulator(comparison, answers.asked)
     for batch in answers.batches(users_at_once(k)):
         results.add(batch)
@@ -196,7 +196,7 @@ def _require_read(notes: Mapping[tuple[Arm, CoverageReason], object]) -> None:
     """Raise InputError if the lists of an arm could not be read."""
     arms_by_problem = defaultdict[str, list[str]](list)
     for (arm, reason), note in notes.items():
-        if reason in _UNREAD:
+        if reason in _UNREAD_REASONS:
             arms_by_problem[str(note)].append(arm)
     problems = [f"{' and '.join(arms)}: {problem}" for problem, arms in arms_by_problem.items()]
     if problems:
@@ -315,7 +315,7 @@ def _make_comparison(metrics: Sequence[Metric], k: int, worst: int) -> Compariso
         sample=None,
         seed=0,
         max_segment_values=MOST_COMPARED_SEGMENTS,
-        deadline=_LONG,
+        deadline=_COMPARE_DEADLINE,
         keep_scores=Keep.NONE,
         evidence_users=worst,
     )

@@ -15,14 +15,14 @@ from monitor.model.interpretation import (
 )
 from monitor.model.runs import ArmScore, Summary
 
-_NEARLY_IDENTICAL = 0.9
-_SIMILAR = 0.5
-_RANDOM = 0.1
-_FEW_USERS = 0.2
+_LEAST_NEARLY_IDENTICAL = 0.9
+_LEAST_SIMILAR = 0.5
+_MOST_RANDOM = 0.1
+_FEW_USERS_SHARE = 0.2
 _LEAST_USERS = 30
-_SHARED = 0.05
-_LEAST_SHARED = 10
-_ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
+_LEAST_SHARED_SHARE = 0.05
+_LEAST_SHARED_USERS = 10
+_STANDARD_ERRORS = 2.0  # the interval of the mean reaches this many standard errors to each side
 
 
 def interpret_summary(
@@ -81,7 +81,7 @@ def measure_concentration(distances: Floats, usual: Floats | None = None) -> Spr
     largest_first = np.sort(differences)[::-1]
     half_share = (np.searchsorted(np.cumsum(largest_first), total / 2.0) + 1) / len(differences)
     concentration = Concentration.MANY_USERS
-    if half_share <= _FEW_USERS:
+    if half_share <= _FEW_USERS_SHARE:
         concentration = Concentration.FEW_USERS
     return Spread(
         concentration=concentration,
@@ -98,27 +98,27 @@ def find_common_list_shares(scores: Sequence[ArmScore]) -> list[ArmScore]:
     notable = []
     for score in scores:
         share = score.value or 0.0
-        if share >= _SHARED and share * score.n >= _LEAST_SHARED:
+        if share >= _LEAST_SHARED_SHARE and share * score.n >= _LEAST_SHARED_USERS:
             notable.append(score)
     return notable
 
 
 def _classify_likeness(share: float, error: float) -> Likeness:
     """Classify a mean on a scale from 0 (random lists) to 1 (identical lists)."""
-    low = share - _ERRORS * error
-    high = share + _ERRORS * error
+    low = share - _STANDARD_ERRORS * error
+    high = share + _STANDARD_ERRORS * error
     likeness = Likeness.DIFFERENT
     if math.isclose(share, 1.0, abs_tol=1e-9):
         likeness = Likeness.IDENTICAL
     elif high < 0.0:
         likeness = Likeness.BELOW_RANDOM
-    elif high < _RANDOM:
+    elif high < _MOST_RANDOM:
         likeness = Likeness.RANDOM
     elif low <= 0.0 or math.isnan(error):
         likeness = Likeness.UNCERTAIN
-    elif share >= _NEARLY_IDENTICAL:
+    elif share >= _LEAST_NEARLY_IDENTICAL:
         likeness = Likeness.NEARLY_IDENTICAL
-    elif share >= _SIMILAR:
+    elif share >= _LEAST_SIMILAR:
         likeness = Likeness.SIMILAR
     return likeness
 
@@ -140,5 +140,5 @@ def _compare_trainings(
         mean=trainings.mean,
         standard_error=trainings.standard_error,
         ratio=distance / usual if usual else None,
-        is_exceeded=distance - usual > _ERRORS * total_error,
+        is_exceeded=distance - usual > _STANDARD_ERRORS * total_error,
     )

@@ -1,6 +1,7 @@
 """Compare the arms of an A/B test by a log of lists. This needs no configuration and no database."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from monitor.service.composition import open_wiring
 from monitor.settings.loader import parse_settings
 from monitor.sources.file import FileSourceOptions
 
-_NAME = "log"
+_COMPARISON_NAME = "log"
 
 
 @immutable
@@ -63,7 +64,7 @@ def compare_log(  # noqa: PLR0913 - the options of the command
         "outcomes": list(test.outcomes),
     }
     comparison = {
-        "name": _NAME,
+        "name": _COMPARISON_NAME,
         "every": "1d",
         "k": k,
         "metrics": list(metrics),
@@ -72,11 +73,11 @@ def compare_log(  # noqa: PLR0913 - the options of the command
     }
     text = yaml.safe_dump({"comparisons": [comparison]})
     watched = open_wiring(parse_settings(text, name="--unpaired", base_dir=Path.cwd())).watched[
-        _NAME
+        _COMPARISON_NAME
     ]
     claim = Claim(
         run_id=0,
-        comparison=_NAME,
+        comparison=_COMPARISON_NAME,
         slot=now,
         owner="",
         attempt=1,
@@ -100,24 +101,15 @@ def as_finished_run(result: RunResult) -> FinishedRun:
     """Return the result as a run, which is shown like a stored run."""
     claim = result.claim
     all_users = result.coverage.all if result.coverage else None
+    run_fields = {run_field.name for run_field in fields(FinishedRun)}
+    shared_fields = run_fields & {result_field.name for result_field in fields(RunResult)}
     return FinishedRun(
         id=claim.run_id,
         comparison=claim.comparison,
-        slot=result.slot,
-        status=result.status,
-        reasons=result.reasons,
-        reason=result.reason,
         attempt=claim.attempt,
         owner=claim.owner,
-        config_hash=result.config_hash,
-        k=result.k,
+        started_at=claim.started_at,
         asked=all_users.asked if all_users else None,
         paired=all_users.paired if all_users else None,
-        started_at=claim.started_at,
-        finished_at=result.finished_at,
-        unpaired=result.unpaired,
-        coverage=result.coverage,
-        summaries=result.summaries,
-        arm_scores=result.arm_scores,
-        explanation=result.explanation,
+        **{name: getattr(result, name) for name in shared_fields},
     )

@@ -38,7 +38,7 @@ from monitor.texts.planning import (
 )
 
 STATISTICS = ("mean", "p05")
-_STEPS = 10_000
+_STEPS_PER_UNIT = 10_000
 _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 
@@ -295,7 +295,7 @@ def _with_threshold(
     direction = series.rule.direction
     # Round to four decimals. Round away from healthy values, so that rounding causes no alert.
     round_away = math.floor if direction is Direction.BELOW else math.ceil
-    threshold = round_away(show(proposed.limit) * _STEPS) / _STEPS
+    threshold = round_away(show(proposed.limit) * _STEPS_PER_UNIT) / _STEPS_PER_UNIT
     limit = FixedLimit(direction=direction, value=threshold, resolve_at=threshold)
     return Suggestion(
         rule=replace(series.rule, limit=limit),

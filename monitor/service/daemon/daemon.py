@@ -40,7 +40,7 @@ from monitor.service.daemon.outage import (
 )
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.threads import Places
-from monitor.service.gate import GateAnswers
+from monitor.service.gate.decision import GateAnswers
 from monitor.service.logs import errors_logged
 from monitor.service.message_pictures import MessagePictures
 from monitor.service.runner import Runner

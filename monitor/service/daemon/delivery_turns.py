@@ -65,13 +65,13 @@ class DeliveryTurns:
         def is_over() -> bool:
             return self.should_stop() or clock.monotonic() > ends_at_s
 
-        pause = self.sender.deliver_due(should_stop=is_over)
-        if pause is not None and pause.requested_s > 0:
+        stop = self.sender.deliver_due(should_stop=is_over)
+        if stop is not None and stop.requested_s > 0:
             # The receiver asked for a pause, so it gets no repetitions either.
-            self._rest(pause.requested_s)
+            self._rest(stop.requested_s)
             return
-        if pause is not None:
-            self._rest(min((pause.until - clock.now()).total_seconds(), LONGEST_REST_S))
+        if stop is not None:
+            self._rest(min((stop.until - clock.now()).total_seconds(), LONGEST_REST_S))
         # The same job sends deliveries and repetitions. So no repetition arrives after the end of
         # its alert.
         self.sender.repeat_due()

@@ -24,29 +24,29 @@ from monitor.service.daemon.scheduler import JobKind, JobPlan, JobScheduler
 from monitor.service.daemon.slots import StalenessMonitor, count_skipped
 from monitor.service.daemon.threads import Places, Ticket, took_whole_deadline
 from monitor.service.logs import errors_logged
-from monitor.service.runner import STORING, Runner, WatchedComparison, backfill_runs
+from monitor.service.runner import STORING_TIME, Runner, WatchedComparison, backfill_runs
 from monitor.settings.configuration import RetentionOptions
 from monitor.settings.schedule import Every
 from monitor.storage import SqlStore
 
-REFRESH = timedelta(seconds=15)
+REFRESH_EVERY = timedelta(seconds=15)
 """How often the daemon reads the outbox and the changes by other daemons, and abandons runs."""
-PRUNE = timedelta(hours=1)
+PRUNE_EVERY = timedelta(hours=1)
 FIRST_PRUNE = timedelta(minutes=5)
 """The delay before the first deletion of old rows. It lets the first runs start earlier."""
-BACKFILL = timedelta(minutes=10)
+BACKFILL_EVERY = timedelta(minutes=10)
 """How often late relevance is measured. It is also measured after each run."""
-PROBE = timedelta(seconds=10)
+PROBE_EVERY = timedelta(seconds=10)
 """How often the daemon checks the database, or tries to open it if it is not open yet."""
 PROBE_LIMIT = timedelta(minutes=1)
 """If the check gets no answer within this time, an outage of the database begins."""
-FOLLOW_LEASE = timedelta(seconds=2)
+FOLLOW_LEASE_EVERY = timedelta(seconds=2)
 """How often the daemon compares its role with the lease. A changed lease has effect at once.
 """
 LEASE_JOB = "-lease"
-NOTIFY = timedelta(seconds=5)
+NOTIFY_EVERY = timedelta(seconds=5)
 """How often the daemon sends due notifications of a database outage."""
-DELIVER = timedelta(seconds=2)
+DELIVER_EVERY = timedelta(seconds=2)
 """How often the daemon looks for due deliveries. A new transition is delivered at once."""
 DELIVER_JOB = "-deliver"
 LONGEST_TURN_WAIT = timedelta(hours=1)
@@ -54,7 +54,7 @@ LONGEST_TURN_WAIT = timedelta(hours=1)
 DELIVERY_TURN_LIMIT = timedelta(minutes=5)
 """The time limit for sending the due messages to one receiver."""
 DATABASE_WAIT = timedelta(minutes=4)
-"""How long a run may wait for the database. This time is added to the deadline and STORING."""
+"""How long a run may wait for the database. This time is added to the deadline and STORING_TIME."""
 log = structlog.get_logger(__name__)
 
 
@@ -125,25 +125,27 @@ class DaemonJobs:
         for receiver in self.wiring().receivers:
             notify = partial(self.outage_alert.notify, receiver)
             plans[f"-notify-{receiver.name}"] = _housekeeping(
-                notify, NOTIFY, DELIVERY_TURN_LIMIT, kind=JobKind.DELIVERY
+                notify, NOTIFY_EVERY, DELIVERY_TURN_LIMIT, kind=JobKind.DELIVERY
             )
         if not has_database:
-            plans["-open"] = _housekeeping(self.open, PROBE, 2 * minute)
+            plans["-open"] = _housekeeping(self.open, PROBE_EVERY, 2 * minute)
             return plans
-        plans["-probe"] = _housekeeping(self.probe, PROBE, PROBE_LIMIT)
-        plans["-refresh"] = _housekeeping(self.refresh, REFRESH, 2 * minute)
-        plans[LEASE_JOB] = _housekeeping(self.follow_lease, FOLLOW_LEASE, 5 * minute)
+        plans["-probe"] = _housekeeping(self.probe, PROBE_EVERY, PROBE_LIMIT)
+        plans["-refresh"] = _housekeeping(self.refresh, REFRESH_EVERY, 2 * minute)
+        plans[LEASE_JOB] = _housekeeping(self.follow_lease, FOLLOW_LEASE_EVERY, 5 * minute)
         if self.role.leads:
             sizes = partial(publish_sizes, self.store, self.publisher)
-            plans["-prune"] = _housekeeping(self.prune, PRUNE, 6 * PRUNE, first=FIRST_PRUNE)
-            plans["-size"] = _housekeeping(sizes, PRUNE, PRUNE, first=timedelta(0))
+            plans["-prune"] = _housekeeping(
+                self.prune, PRUNE_EVERY, 6 * PRUNE_EVERY, first=FIRST_PRUNE
+            )
+            plans["-size"] = _housekeeping(sizes, PRUNE_EVERY, PRUNE_EVERY, first=timedelta(0))
             plans |= self._deliveries()
             for name, watched in self.wiring().watched.items():
                 run = partial(self.run_slot, name)
                 plans[name] = JobPlan(call=run, when=watched.schedule, kind=JobKind.RUN)
                 if watched.sources.relevance is not None:
                     backfill = partial(self.backfill, name)
-                    plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL, limit=None)
+                    plans[f"-backfill-{name}"] = _housekeeping(backfill, BACKFILL_EVERY, limit=None)
         return plans
 
     def _deliveries(self) -> dict[str, JobPlan]:
@@ -159,7 +161,7 @@ class DaemonJobs:
                 turns[job].take, LONGEST_TURN_WAIT, DELIVERY_TURN_LIMIT, kind=JobKind.DELIVERY
             )
         look = partial(self._start_due_turns, turns)
-        plans[DELIVER_JOB] = _housekeeping(look, DELIVER, PROBE_LIMIT, first=timedelta(0))
+        plans[DELIVER_JOB] = _housekeeping(look, DELIVER_EVERY, PROBE_LIMIT, first=timedelta(0))
         return plans
 
     def _is_outdated(self, wiring: Wiring) -> bool:
@@ -214,7 +216,7 @@ class DaemonJobs:
             slow_after_s=deadline.total_seconds() / 2,
             is_suspect=newest is not None and took_whole_deadline(newest, deadline),
         )
-        limit = deadline + STORING + DATABASE_WAIT
+        limit = deadline + STORING_TIME + DATABASE_WAIT
         with self.places.taken(ticket):
             if not self.is_stopping():
                 call_in_time(call, limit, name=f"run-{name}")

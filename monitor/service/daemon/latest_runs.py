@@ -11,7 +11,7 @@ from monitor.model.runs import LatestRun, Watermark
 from monitor.service.clock import MAX_CLOCK_SKEW
 from monitor.storage import SqlStore
 
-ROUNDS = 20
+REFRESHES_PER_READ = 20
 """After this many refreshes a comparison is read again, because old runs may have been deleted."""
 
 
@@ -78,7 +78,7 @@ class LatestRuns:
         )
         unread = [name for name in names if name not in self._cached]
         # In each refresh another twentieth of the comparisons is read without a known change.
-        in_turn = names[next(self._refreshes) % ROUNDS :: ROUNDS]
+        in_turn = names[next(self._refreshes) % REFRESHES_PER_READ :: REFRESHES_PER_READ]
         self._read({*changed, *unread, *in_turn})
         self._seen = seen
         self.read_at = began

@@ -17,8 +17,8 @@ from monitor.model.runs import Lease, Occupied, RunStatus
 from monitor.service.composition import Wiring, adapt_store
 from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import process_name
-from monitor.storage import SqlStore, open_leases
-from monitor.storage.leases import Leases
+from monitor.storage import SqlStore
+from monitor.storage.leases import Leases, open_leases
 
 ANSWER_S = 5.0
 """How long a stop waits for the database to answer."""

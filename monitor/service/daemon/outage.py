@@ -19,13 +19,14 @@ from monitor.model.immutable import immutable
 from monitor.model.notifications import Message, message_key
 from monitor.model.ports import Clock, Receiver
 from monitor.model.rules import RuleKind, Severity
-from monitor.storage import SqlStore, describe_file_readers
+from monitor.storage import SqlStore
+from monitor.storage.sqlite_file import describe_file_readers
 
 CALM_S = 60.0
 """If an outage begins sooner after the last one, both are treated as one outage."""
 HANGS_AFTER = timedelta(minutes=1)
 """If nothing was read for this time (four refreshes), pages report that the database hangs."""
-OPENING = timedelta(seconds=20)
+OPENING_LIMIT = timedelta(seconds=20)
 """The time limit for opening the database. The driver's connection timeout is shorter."""
 DATABASE_AWAY = "DatabaseAway"
 COMPARISON = "rankwatch"
@@ -156,7 +157,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     """
     try:
         prepare = partial(store.maintenance.prepare, create=True)
-        call_in_time(prepare, OPENING, name="open-database")
+        call_in_time(prepare, OPENING_LIMIT, name="open-database")
     except OverdueError:
         database.hung(f"{store.location} does not answer")
         # The pool must not reuse the connection that hangs.

@@ -27,7 +27,7 @@ SCHEDULER_STEP_S = 0.5
 """The scheduler checks the clocks and looks for due jobs at least this often."""
 SILENT_S = 30.0
 """If the scheduler has not looked for due jobs for this time, the process must be restarted."""
-AGAIN = timedelta(seconds=1)
+BUSY_RETRY_AFTER = timedelta(seconds=1)
 """If a job is due but still at work, it becomes due again after this time."""
 
 log = structlog.get_logger(__name__)
@@ -193,7 +193,7 @@ class JobScheduler(BaseScheduler):  # type: ignore[misc]  # APScheduler ships no
         return SCHEDULER_STEP_S if due_in_s is None else min(due_in_s, SCHEDULER_STEP_S)
 
     def _try_again(self, event: events.JobSubmissionEvent) -> None:
-        self.run_now(event.job_id, AGAIN)
+        self.run_now(event.job_id, BUSY_RETRY_AFTER)
 
     def _perform(self, name: str, plan: JobPlan) -> None:
         try:

@@ -28,8 +28,12 @@ from monitor.model.unreadable import (
 )
 from monitor.sources.columns import require_columns
 from monitor.sources.lookup_tables import SegmentValues, segment_labels
-from monitor.sources.spark import SparkOptions, SparkSourceOptions, SparkUsersOptions
-from monitor.sources.spark import connect_session as spark
+from monitor.sources.spark import (
+    SparkOptions,
+    SparkSourceOptions,
+    SparkUsersOptions,
+    connect_session as spark,
+)
 from monitor.sources.spark.connect_session import functions as F  # noqa: N812 - its usual name
 from monitor.sources.spark.partition import (
     PARTITION_COLUMNS,

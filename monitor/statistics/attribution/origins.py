@@ -14,7 +14,7 @@ from monitor.statistics.attribution.scene import Scene, is_increase
 # About so many affected users are compared with the former lists of all users.
 _SAMPLE = 300
 # For a mean over all other users, so many affected users are enough.
-_FEW = 100
+_SAMPLE_FOR_MEAN = 100
 
 # Lists are still the user's own if they kept enough of the user's former list. The limit lies
 # between the share that another user's list has in common with it and the share that lists usually
@@ -50,7 +50,7 @@ def find_origin(
     kept_share = lists.kept_share[sample].mean()
     with_list = np.flatnonzero(lists.former_lengths)
     own_lists = _FormerLists(lists.former[with_list], with_list)
-    few = _select_evenly(sample, _FEW)
+    few = _select_evenly(sample, _SAMPLE_FOR_MEAN)
     share_in_others = np.mean([own_lists.compare(lists.former[row], row).mean() for row in few])
     if kept_share > share_in_others + _STILL_OWN * (usual_share - share_in_others):
         return FaultKind.REPLACED

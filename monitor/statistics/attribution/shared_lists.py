@@ -63,7 +63,7 @@ def find_shared_list(scene: Scene, arm: Arm) -> Hypothesis | None:
 
 
 # A list of so many users is reported if nothing else is found, and if nobody shared a list before.
-_FEW = 3
+_LEAST_SHARING_USERS = 3
 
 
 # At least this share of the items of such a list must have been in most lists before.
@@ -76,8 +76,8 @@ def find_few_sharing(scene: Scene, arm: Arm) -> Hypothesis | None:
         return None
     codes, _ = scene.batch.of(arm)
     codes_before, _ = lists_before(scene, arm)
-    is_shared, list_numbers = flag_shared_lists(codes, _FEW)
-    was_shared, _ = flag_shared_lists(codes_before, _FEW)
+    is_shared, list_numbers = flag_shared_lists(codes, _LEAST_SHARING_USERS)
+    was_shared, _ = flag_shared_lists(codes_before, _LEAST_SHARING_USERS)
     if not is_shared.any() or was_shared.any():
         return None
     everybody = np.ones(len(codes), dtype=bool)

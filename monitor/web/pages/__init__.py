@@ -18,7 +18,7 @@ from monitor.web.pages.parameters import (
     UserQuery,
 )
 from monitor.web.pages.run import RunPage, UserPage, read_run_page, read_user_page
-from monitor.web.pages.site import AbsentPageError, PageRequest, Site
+from monitor.web.pages.site import PageRequest, Site
 
 
 @dataclass(frozen=True, slots=True)

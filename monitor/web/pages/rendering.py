@@ -24,15 +24,16 @@ from monitor.texts import unpaired
 from monitor.texts.conditions import write_health, write_other_value
 from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
+from monitor.texts.wording import write_cell, write_number
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
 
-_MINUTE = 60
-_HOUR = 3600
-_DAY = 86_400
+_MINUTE_S = 60
+_HOUR_S = 3600
+_DAY_S = 86_400
 _MOST_SEGMENTS = 12
-_COLORS = 8  # the style sheet has so many colors for series
+_SERIES_COLORS = 8  # the style sheet has so many colors for series
 
 
 def render(template: str, **values: object) -> str:
@@ -52,7 +53,7 @@ def series_chart(page: ComparisonPage) -> Markup:
     """Draw the metric over time. Each point links to the page of its run."""
     points = []
     for run in page.points:
-        note = f"{show_instant(run.slot)}: {show_number(run.mean)}"
+        note = f"{show_instant(run.slot)}: {write_number(run.mean)}"
         if run.status != "ok":
             note += f" ({run.status})"
         is_below_normal = run.low is not None and run.mean is not None and run.mean < run.low
@@ -122,7 +123,7 @@ def coverage_chart(page: ComparisonPage) -> Markup:
             shares_by_run.append(users / max(1, row.asked))
         name = ": ".join(arm_and_reason)
         shares[name] = shares_by_run
-        key_class = f"key s{number % _COLORS}"
+        key_class = f"key s{number % _SERIES_COLORS}"
         legend.append(element("span", f"{name}, {shares_by_run[-1]:.1%} now", class_=key_class))
     label = "users without a list, or with an imperfect one"
     chart = draw_stack(slots, shares, label=label)
@@ -145,7 +146,7 @@ def drop_chart(explanation: Explanation) -> Markup:
 
 
 def _total_bar(name: str, amount: float) -> Bar:
-    return Bar(name=name, amount=amount, figure=show_number(amount), kind="total")
+    return Bar(name=name, amount=amount, figure=write_number(amount), kind="total")
 
 
 def segment_chart(explanation: Explanation) -> Markup:
@@ -179,22 +180,17 @@ def user_chart(
     points = []
     for run in history:
         score = run.scores.get(metric)
-        note = f"{show_instant(run.slot)}: {show_number(score)}"
+        note = f"{show_instant(run.slot)}: {write_number(score)}"
         url = addresses.user_url(name, user, run.slot)
         points.append(Point(at=run.slot, value=score, note=note, link=url))
     return draw_series(points, label=f"{metric} of this user over {len(points)} runs")
-
-
-def show_number(value: float | None) -> str:
-    """Write a score with four decimals, or a hyphen."""
-    return "-" if value is None else f"{value:.4f}"
 
 
 def show_duration(seconds: float | None) -> str:
     """Write a duration in the largest unit that it contains at least twice."""
     if seconds is None:
         return "never"
-    for size, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+    for size, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{max(0, seconds):.0f} s"
@@ -247,21 +243,8 @@ def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
     getters = [*map(attrgetter, names)]
     rows = []
     for value in objects:
-        rows.append(tuple(_write_cell(getter(value)) for getter in getters))
+        rows.append(tuple(write_cell(getter(value), show_instant) for getter in getters))
     return rows
-
-
-def _write_cell(value: object) -> str:
-    """Write a value of a table cell."""
-    if value is None:
-        return "-"
-    if isinstance(value, datetime):
-        return show_instant(value)
-    if isinstance(value, float):
-        return show_number(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return str(value)
 
 
 def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
@@ -273,13 +256,13 @@ def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
         if state.state is State.QUIET and not state.is_judged:
             shown_state = "not judged"
         # Without a value, nothing was compared with the limit.
-        limit = "-" if state.value is None else show_number(state.threshold)
+        limit = "-" if state.value is None else write_number(state.threshold)
         rows.append(
             (
                 state.alert,
                 state.segment,
                 shown_state,
-                show_number(state.value),
+                write_number(state.value),
                 limit,
                 show_instant(state.judged_slot),
                 state.reason,
@@ -312,7 +295,7 @@ def _summary_rows(page: RunPage) -> list[tuple[str, ...]]:
             summary.value("p50"),
             summary.n,
         )
-        rows.append(tuple(map(_write_cell, cells)))
+        rows.append(tuple(write_cell(cell, show_instant) for cell in cells))
     return rows
 
 
@@ -346,7 +329,7 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "number": show_number,
+        "number": write_number,
         "duration": show_duration,
         "instant": show_instant,
         "count": "{:,}".format,
@@ -354,8 +337,9 @@ def _templates() -> jinja2.Environment:
         "without_first": _without_first,
     }
     environment.globals |= {
+        "has_server": True,  # False in reports, which have no forms, updates or keys
         "presentation": presentation,
-        "texts": unpaired,
+        "unpaired_texts": unpaired,
         "unpaired_tables": unpaired_presentation,
         "series_chart": series_chart,
         "distribution_chart": distribution_chart,

@@ -32,14 +32,7 @@ MOST_REPORT_RUNS = 6
 MOST_REPORT_USERS = 6
 _USER_RUNS = 40
 
-_FOR_SERVERS = re.compile(
-    r'<form\b.*?</form>|<span class="live">.*?</span>| data-live=""| rel="(?:prev|next)"', re.DOTALL
-)
-"""The parts of pages that need a server: forms, some links, updates, keys for the next page.
-
-This pattern and `_LINK` match no names and texts, because both patterns contain a < or ", and these
-characters are escaped in names and texts.
-"""
+# The pattern matches no name or text, because a " is escaped in names and texts.
 _LINK = re.compile(r' href="(/[^"]*)"')
 
 
@@ -206,6 +199,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
             page=section.page,
             prefix="",
             layout="section.html",
+            has_server=False,
             anchor=anchor,
         )
         section_size = len(html.encode())
@@ -234,7 +228,7 @@ def in_one_file(title: str, sections: Iterable[Section]) -> str:
 
 
 def _link_sections(html: str, anchors: Mapping[str, str]) -> str:
-    """Return a section's HTML with links to other sections, and without parts that need a server.
+    """Return a section's HTML with links to other sections.
 
     ``anchors`` has the anchor of each section by its address on a server. A link to any other page
     of the server is removed.
@@ -244,7 +238,7 @@ def _link_sections(html: str, anchors: Mapping[str, str]) -> str:
         anchor = anchors.get(Markup(link[1]).unescape())  # noqa: S704 - to be looked up
         return "" if anchor is None else f' href="#{anchor}"'
 
-    return _LINK.sub(replace_link, _FOR_SERVERS.sub("", html))
+    return _LINK.sub(replace_link, html)
 
 
 def _digest(content: str) -> str:

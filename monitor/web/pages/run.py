@@ -9,12 +9,12 @@ from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.pages import UserLists, UserRun
-from monitor.model.rankings import Arm
+from monitor.model.rankings import Arm, ranks_by_item
 from monitor.model.runs import Evidence, EvidenceKind, FinishedRun, Run, Summary, items_of
 from monitor.model.statistics import arm_of_scores
 from monitor.web.pages.site import AbsentPageError, PageRequest, Site, require_slot
 
-RUNS = 200
+MOST_HISTORY_RUNS = 200
 _MOST_SIMILAR_USERS = 6
 
 
@@ -184,7 +184,7 @@ def read_user_page(site: Site, query: PageRequest) -> UserPage:
     pages = site.store.pages
     lists = pages.user_lists(run.id, user)
     slot = run.slot
-    history = pages.user_scores(name, user, until=slot, runs=RUNS)
+    history = pages.user_scores(name, user, until=slot, runs=MOST_HISTORY_RUNS)
     if lists is None and not history:
         raise AbsentPageError(
             f"no list and no score of user {user} is stored up to the run of {name} at "
@@ -247,18 +247,14 @@ def find_item_moves(lists: UserLists, titles: Mapping[str, str]) -> tuple[Move, 
 
     The candidate's items come first, in their order. Items that only the baseline has follow.
     """
-    baseline_ranks = {item: rank for rank, item in enumerate(lists.baseline, start=1)}
-    candidate_ranks = {item: rank for rank, item in enumerate(lists.candidate, start=1)}
     moves = []
-    for item in dict.fromkeys([*lists.candidate, *lists.baseline]):
-        baseline_rank = baseline_ranks.get(item)
-        candidate_rank = candidate_ranks.get(item)
+    for item, (before, after) in ranks_by_item(lists.baseline, lists.candidate).items():
         move = Move(
             item=item,
             title=titles.get(item),
-            baseline=baseline_rank,
-            candidate=candidate_rank,
-            change=describe_move(baseline_rank, candidate_rank),
+            baseline=before,
+            candidate=after,
+            change=describe_move(before, after),
         )
         moves.append(move)
     return tuple(moves)
