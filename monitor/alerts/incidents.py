@@ -18,7 +18,7 @@ from monitor.model.explanation import FaultKind, Finding
 from monitor.model.immutable import immutable
 from monitor.model.rankings import ALL
 from monitor.model.rules import Condition, JudgingPlan, RuleKind, Severity, frozen_arms
-from monitor.model.statistics import ABOUT_ORDER, NO_LIST, CoverageShare
+from monitor.model.statistics import ABOUT_ORDER, NO_LIST, CoverageShare, ListTrait
 from monitor.model.urgency import URGENT_SHARE
 from monitor.texts.deliveries import write_joined, write_more_severe, write_more_users
 
@@ -60,7 +60,7 @@ def find_symptom(kind: RuleKind, statistic: str) -> Symptom:
     if kind is RuleKind.CONDITION:
         is_outage = statistic in (Condition.ERROR, Condition.STALE)
         return Symptom.OUTAGE if is_outage else Symptom.CONDITION
-    if kind is RuleKind.COVERAGE and statistic.startswith(NO_LIST):
+    if kind is RuleKind.COVERAGE and statistic.startswith((*NO_LIST, ListTrait.NOT_SERVED)):
         return Symptom.NO_LIST
     return Symptom.OTHER_LIST
 

@@ -338,8 +338,8 @@ def add_silence(  # noqa: PLR0913 - the command's options
         typer.Option(
             "--until",
             metavar="TIME",
-            help="When the silence ends: a time, or a duration from now, such as 2h. Replaces "
-            "--for.",
+            help="When the silence ends: a time, or a duration from now, such as 2h. A date means "
+            "its midnight in UTC. Replaces --for.",
         ),
     ] = None,
     since: Annotated[

@@ -231,7 +231,9 @@ class CoverageShare:
 
     def count_asked(self, row: CoverageRow) -> int:
         """Return the number of users of whom this is a share."""
-        return row.asked if self.trait is ListTrait.NOT_SERVED else row.asked_of(self.arm)
+        if self.trait is ListTrait.NOT_SERVED:
+            return row.asked if row.asked_by_arm else 0
+        return row.asked_of(self.arm)
 
     def count(self, row: CoverageRow) -> int:
         """Return how many users of the row have this trait. Measured traits are not in the row."""

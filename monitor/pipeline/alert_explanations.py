@@ -60,8 +60,8 @@ def choose_explanation(
        new training of a model.
     4. The current one.
 
-    If all alerts are about a change since the lists before the alerts, an earlier run cannot have
-    the cause. So the current one is returned if it has no fault.
+    If all alerts are about a change since the lists that this run is compared with, only the runs
+    since then can have the cause.
 
     `_recall_order` chooses if all alerts are about the order of items. If an earlier explanation is
     returned, it says so (``is_recalled``).
@@ -70,7 +70,8 @@ def choose_explanation(
         return None
     finding = current.finding
     if finding is None and all(_is_about(start, TRAITS_OF_LISTS_BEFORE_ALERTS) for start in starts):
-        earlier = ()
+        since = current.since
+        earlier = [(slot, explanation) for slot, explanation in earlier if since and slot > since]
     all_are_about_order = all(_is_about(start, ABOUT_ORDER) for start in starts)
     may_be_training = finding is None or finding.kind.facts.looks_like_training
     if all_are_about_order and may_be_training:

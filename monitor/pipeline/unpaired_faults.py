@@ -8,7 +8,7 @@ import numpy as np
 from monitor.model.arrays import Codes, Flags, Rows
 from monitor.model.explanation import FaultKind, Finding, Histograms
 from monitor.model.immutable import immutable
-from monitor.model.rankings import Arm, PairBatch
+from monitor.model.rankings import ALL, Arm, PairBatch
 from monitor.pipeline.divided_subset import DividedSubset
 from monitor.pipeline.earlier_lists import RecodedLists
 from monitor.pipeline.id_spellings import find_respelled
@@ -138,16 +138,19 @@ def find_pre_test_lists(users: DividedSubset, former: RecodedLists | None = None
 def _count_all(fault: Fault, users: DividedSubset, scene: Scene) -> Fault:
     """Return the findings about the users in a scene as findings about all users of their arms.
 
-    The affected users are counted from the finding's segment. It may be a larger part of an arm
-    than of the scene, which has equally many users of each arm.
+    If the affected users may all be in the finding's segment, they are counted from it. It may be a
+    larger part of an arm than of the scene, which has equally many users of each arm.
     """
 
     def count(finding: Finding) -> Finding:
+        segment = finding.segment
+        if finding.users > len(rows_of_segment(segment, scene.segments)):
+            segment = ALL
         in_segment = 0
         for arm in finding.arms:
             segments = {name: users.rows(arm, name) for name in users.segments}
-            in_segment += len(rows_of_segment(finding.segment, segments))
-        affected_share = finding.users / len(rows_of_segment(finding.segment, scene.segments))
+            in_segment += len(rows_of_segment(segment, segments))
+        affected_share = finding.users / len(rows_of_segment(segment, scene.segments))
         return replace(
             finding,
             users=round(affected_share * in_segment),

@@ -362,13 +362,6 @@ def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arm
     assert found.users == 400
 
 
-def test_an_item_that_moves_to_the_top_of_the_lists_that_have_it_is_named():
-    lift = Planted(1, lambda _, own: sorted(own, key=lambda item: item != 13))
-    assert measure(lift, BEGINS, past()).explanation.sentence.startswith(
-        "87 of 800 users (11 %) get 1 item from the candidate that many more lists begin with than "
-    )
-
-
 @pytest.mark.parametrize(
     "arm, kind, left", [(Arm.CANDIDATE, "missing", 0), (Arm.BASELINE, "cut_short", 5)]
 )

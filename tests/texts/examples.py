@@ -426,7 +426,6 @@ items_risen   detail: {items: 1.0, before: 0.004, now: 1.0}
 items_new     detail: {items: 80.0, exposure: 0.09}
 cut_short     detail: {now: 1.0, before: 10.0}
 items_fallen  detail: {items: 3.0, before: 0.2, now: 0.05}
-items_risen   detail: {items: 1.0, before: 0.06, now: 0.25, first: 1.0}
 shifted       detail: {places: 1.0, up: 1.0}
 shifted       detail: {places: 2.0, up: 0.0}
 mixed_up      -

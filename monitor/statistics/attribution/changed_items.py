@@ -150,35 +150,21 @@ def _find_many_removed(lists: OwnLists, other_lists: OwnLists) -> RemovedItems |
 def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
     """Find users who got or lost items that are in far more or far fewer lists than before.
 
-    If there are no such items, find users whose first item is first in far more or far fewer lists.
     The change of an item's number of users is weighed by `weigh_changes`, so that it counts little
     if all items change. If some items rose and others fell, only the direction of the item with the
     largest weighed change is used. None if no item changed enough, or if the affected lists changed
     in other items too.
     """
-    in_lists = _find_moved(scene, changes, arm, is_first=False)
-    # An item may also move within the lists that have it. Then its number of first places changes.
-    return in_lists or _find_moved(scene, changes, arm, is_first=True)
-
-
-def _find_moved(
-    scene: Scene, changes: PairChanges, arm: Arm, *, is_first: bool
-) -> Hypothesis | None:
-    """Find users whose lists gained or lost such items. With ``is_first``, in the first place."""
-    lists = changes.lists[arm]
-    least_change = _least_item_change(scene, changes, arm)
-    if is_first:
-        lists = lists.first_places
-        least_change = max(least_change, _LEAST_FIRST_PLACES)
-    counts = lists.item_counts
+    counts = changes.lists[arm].item_counts
     weighed = counts.weighed_changes
+    least_change = _least_item_change(scene, changes, arm)
     if weighed.max(initial=0.0) < least_change:
         return None
     most_moved_index = int(np.argmax(weighed))
     rises = counts.now > counts.before
     has_risen = bool(rises[most_moved_index])
     is_moved = (weighed >= least_change) & (rises == has_risen)
-    gained = _count_gained(lists, counts.items[is_moved])
+    gained = _count_gained(changes.lists[arm], counts.items[is_moved])
     # How many of these items each list gained, or how many it lost if the items fell.
     moved = gained if has_risen else -gained
     affected = changes.is_known & (moved > 0)
@@ -188,7 +174,7 @@ def _find_moved(
     # Healthy lists gain and lose such items about equally often. So the number of healthy users
     # that look affected is about the number of users whose lists changed in the other direction.
     changed_opposite = changes.is_known & (moved < 0)
-    kind, detail = _describe_moved(counts, is_moved, most_moved_index, users, is_first=is_first)
+    kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
     return Hypothesis(
         kind=kind,
         arm=arm,
@@ -200,30 +186,25 @@ def _find_moved(
 
 
 def _describe_moved(
-    counts: ItemCounts, is_moved: Flags, most_moved_index: int, users: int, *, is_first: bool
+    counts: ItemCounts, is_moved: Flags, most_moved_index: int, users: int
 ) -> tuple[FaultKind, dict[str, float]]:
     """Return the kind and the ``detail`` of a fault that moved items into lists or out of lists.
 
     If hardly any list still has the items, they are gone. Then ``exposure`` is the share of all
     places that they filled before. Otherwise, ``before`` and ``now`` are the shares of users that
-    got the most moved item. With ``is_first``, only first places are counted, so lists may still
-    have an item that none has first. Then the detail has ``first``.
+    got the most moved item.
     """
     items = float(is_moved.sum())
     places_before = counts.before[is_moved].sum()
-    if not is_first and counts.now[is_moved].sum() <= STILL_LISTED * places_before:
+    if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
         share_of_places = float(places_before / max(1, counts.before.sum()))
         return FaultKind.ITEMS_GONE, {"items": items, "exposure": share_of_places}
     share_before = float(counts.before[most_moved_index] / users)
     share_now = float(counts.now[most_moved_index] / users)
     kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
-    detail = {"items": items, "before": share_before, "now": share_now}
-    return kind, detail | {"first": 1.0} if is_first else detail
+    return kind, {"items": items, "before": share_before, "now": share_now}
 
 
-# The weighed change of an item's number of first places must be at least this. By chance it is less,
-# see `weigh_exclusive`.
-_LEAST_FIRST_PLACES = 16
 # An item counts as moved if the weighed change of the number of its lists is at least this multiple
 # of the usual change of the item that changed most.
 _TIMES_MOVED = 1.5

@@ -98,16 +98,6 @@ class OwnLists:
         )
 
     @property
-    def first_places(self) -> "OwnLists":
-        """The lists without all places but the first."""
-        return OwnLists(
-            former=self.former[:, :1],
-            former_lengths=np.minimum(self.former_lengths, 1),
-            present=self.present[:, :1],
-            present_lengths=np.minimum(self.present_lengths, 1),
-        )
-
-    @property
     def kept_share(self) -> Floats:
         """Number of items in both lists, divided by the length of the longer list, 0 to 1.
 
