@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from factories import SLOT, changed, comparison, coverage_rule, pull, rule, transition
+from factories import DAY, SLOT, changed, comparison, coverage_rule, pull, rule, transition
 from monitor.measures.metrics import parse
 from monitor.model.alerts import State
 from monitor.model.explanation import FaultKind
@@ -290,6 +290,10 @@ def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts():
         result = choose_explanation(current, [(SLOT, each) for each in past], starts)
         assert result is not None
         assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
+    # The lists changed after the run that they are compared with.
+    later = choose_explanation(current, [(SLOT + DAY, past[0])], [ALERTS["jump"]])
+    assert later is not None
+    assert later.is_recalled
 
 
 def test_an_alert_on_lists_like_the_other_arms_names_them_if_nothing_else_explains_it():
