@@ -291,7 +291,9 @@ def test_an_earlier_finding_is_recalled_if_it_is_the_cause_of_the_alerts():
         assert result is not None
         assert result.finding == (current if recalled == "-" else past[int(recalled)]).finding
     # The lists changed after the run that they are compared with.
-    later = choose_explanation(current, [(SLOT + DAY, past[0])], [ALERTS["jump"]])
+    later = choose_explanation(
+        replace(current, since=SLOT), [(SLOT + DAY, past[0])], [ALERTS["jump"]]
+    )
     assert later is not None
     assert later.is_recalled
 
