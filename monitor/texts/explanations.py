@@ -49,12 +49,12 @@ _WHAT: Mapping[FaultKind, str] = {
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
     ),
     FaultKind.ITEMS_RISEN: (
-        "get {items} from the {arms} that many more lists have than before: {now} of the lists "
-        "instead of {before}"
+        "get {items}{first} from the {arms} that many more lists have{first} than before: {now} of "
+        "the lists instead of {before}"
     ),
     FaultKind.ITEMS_FALLEN: (
-        "had {items} from the {arms} that far fewer lists have than before: {now} of the lists "
-        "instead of {before}"
+        "had {items}{first} from the {arms} that far fewer lists have{first} than before: {now} of "
+        "the lists instead of {before}"
     ),
     FaultKind.ITEMS_NEW: (
         "get items from the {arms} that hardly anybody got before: {items}, {exposure} of what is "
@@ -272,6 +272,7 @@ def _write_what(finding: Finding, arms: str) -> str:
     figures = {name: write_percent(value) for name, value in finding.detail.items()}
     if kind.facts.counts_items:
         figures["items"] = count_of(round(finding.detail["items"]), "item")
+        figures["first"] = " first" if "first" in finding.detail else ""
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 

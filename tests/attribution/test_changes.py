@@ -352,14 +352,30 @@ class Planted:
         return of_day[arm]
 
 
+def explain_planted(*planted):
+    return measure(Planted(*planted), BEGINS, past()).explanation
+
+
 def test_an_item_that_is_first_in_both_arms_is_named_instead_of_more_similar_arms():
     def put_first(_, own):
         return [1000, 1001, 1002, *own[:-3]]
 
-    found = measure(Planted(0.5, put_first, tuple(Arm)), BEGINS, past()).explanation.finding
-    assert found.kind == FaultKind.ITEMS_RISEN
-    assert found.arms == tuple(Arm)
-    assert found.users == 400
+    found = explain_planted(0.5, put_first, tuple(Arm)).finding
+    assert (found.kind, found.arms, found.users) == ("items_risen", tuple(Arm), 400)
+
+
+def test_an_item_that_moves_to_the_first_place_or_from_it_is_named():
+    """87 lists have item 13 and did not have it first. Item 9 was first in 16 lists."""
+
+    def lift(_, own):
+        return [13, *own] if 13 in own else own
+
+    def lower(_, own):
+        return [*own[1:], 9] if own[0] == 9 else own
+
+    for change, kind, count in ((lift, "items_risen", 87), (lower, "items_fallen", 16)):
+        found = explain_planted(1, change).finding
+        assert (found.kind, found.users, found.detail["first"]) == (kind, count, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -395,18 +411,17 @@ def test_a_segment_with_mixed_lists_is_named():
 def serve(shop):
     """What is found if the candidate serves the last items of that shop's lists."""
     rankings = iter(shop.rank(Arm.CANDIDATE, BEGINS))
-    planted = Planted(1, lambda *_: next(rankings)[-SHOP.k :])
-    return measure(planted, BEGINS, past()).explanation.finding
+    return explain_planted(1, lambda *_: next(rankings)[-SHOP.k :]).finding
 
 
 def test_lists_that_begin_five_places_later_are_called_shifted():
     found = serve(replace(SHOP, k=15))
-    assert (found.kind, found.arms) == (FaultKind.SHIFTED, (Arm.CANDIDATE,))
+    assert (found.kind, found.arms) == ("shifted", (Arm.CANDIDATE,))
     assert found.detail == {"places": 5.0, "up": 1.0}
 
 
 def test_lists_of_people_outside_the_run_are_not_called_lists_of_other_users():
-    assert serve(replace(SHOP, seed=1)).kind == FaultKind.NOISE
+    assert serve(replace(SHOP, seed=1)).kind == "noise"
 
 
 def test_new_items_of_all_places_are_named_and_a_few_popular_ones_among_them_are_not_enough():
@@ -419,8 +434,8 @@ def test_new_items_of_all_places_are_named_and_a_few_popular_ones_among_them_are
         lambda _, own: [1000, *(2000 + item for item in own[1:])],
         lambda _, own: [*own[:3], 1000 + sum(own), *own[3:]],
     ):
-        found = measure(Planted(0.5, change), BEGINS, past()).explanation.finding
-        assert (found.kind, found.users) == (FaultKind.ITEMS_NEW, 400)
+        found = explain_planted(0.5, change).finding
+        assert (found.kind, found.users) == ("items_new", 400)
 
 
 def test_as_many_lists_have_the_item_that_moved_most_as_its_change_weighs():
@@ -449,7 +464,7 @@ def test_a_small_change_of_all_lists_is_named_for_all_users():
         (insert_two, FaultKind.REPLACED),
         (sort_tail, FaultKind.REORDERED),
     ]:
-        found = measure(Planted(1.0, change), BEGINS, past()).explanation.finding
+        found = explain_planted(1.0, change).finding
         assert (found.kind, found.arms, found.users) == (kind, (Arm.CANDIDATE,), 800)
         assert ("mixed_in" in found.detail) is (change is mix_in)
 
@@ -459,13 +474,13 @@ def test_new_items_in_front_are_a_shift_only_if_the_others_moved(kept, is_shift)
     def put_in_front(_, own):
         return [1000 + own[0], *own[kept]]
 
-    found = measure(Planted(1.0, put_in_front), BEGINS, past()).explanation
+    found = explain_planted(1.0, put_in_front)
     told = "get 1 new item in front from the candidate: the others stand 1 place lower"
     assert (told in found.sentence) is is_shift
 
 
 def test_four_users_with_one_popular_list_are_named_if_there_is_no_other_fault():
-    found = measure(Planted(0.005, lambda *_: range(SHOP.k)), BEGINS, past()).explanation
+    found = explain_planted(0.005, lambda *_: range(SHOP.k))
     assert found.sentence.startswith(
         "4 of 800 users (0.5 %) get one and the same list from the candidate: the most popular items."
     )
@@ -487,6 +502,7 @@ def test_users_are_in_the_expected_bins():
         first_gone   0 0 0 0
         first_new    0 0 0 0
         item_moved   0 0 0 0
+        first_item_moved  0 0 0 1
         unchanged    1 0 0 0
         shared       0 0 0 0
     """

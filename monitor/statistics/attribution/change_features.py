@@ -42,6 +42,7 @@ class ChangeFeature(StrEnum):
     FIRST_GONE = "first_gone"  # the former first item is not in the list any more
     FIRST_NEW = "first_new"  # the first item was not in the former list
     ITEM_MOVED = "item_moved"  # the list follows the most moved item, see `OwnLists`
+    FIRST_ITEM_MOVED = "first_item_moved"  # the first place follows the item that moved most there
     UNCHANGED = "unchanged"  # the list is unchanged
     SHARED = "shared"  # many users have the list
     # These three compare the lists of both arms. They are stored as features of the candidate.
@@ -72,6 +73,7 @@ def bin_lists(lists: OwnLists, is_unchanged: Flags) -> dict[ChangeFeature, Integ
         ChangeFeature.FIRST_GONE: is_first_gone,
         ChangeFeature.FIRST_NEW: is_first_new,
         ChangeFeature.ITEM_MOVED: lists.has_item_change,
+        ChangeFeature.FIRST_ITEM_MOVED: lists.first_items.has_item_change,
         ChangeFeature.UNCHANGED: is_unchanged,
         ChangeFeature.SHARED: is_shared,
     }

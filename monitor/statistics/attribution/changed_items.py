@@ -96,7 +96,8 @@ def find_rare_new_items(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothe
     has_new = is_new.any(axis=1)
     users_now = int(has_new.sum())
     weight = weigh_exclusive(users_before, users_now)
-    if users_now < users_before or weight < _least_item_change(scene, changes, arm):
+    least_change = _least_item_change(scene, changes, arm, ChangeFeature.ITEM_MOVED)
+    if users_now < users_before or weight < least_change:
         return None
     if is_new[has_new].sum() > _RARE_PLACES * lists.present_lengths[has_new].sum():
         return None
@@ -155,26 +156,44 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
     largest weighed change is used. None if no item changed enough, or if the affected lists changed
     in other items too.
     """
-    counts = changes.lists[arm].item_counts
+    return _find_moved(scene, changes, arm, changes.lists[arm], ChangeFeature.ITEM_MOVED)
+
+
+def find_moved_first(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users whose first item is now first in far more lists, or was first in far more lists.
+
+    Otherwise the same as `find_risen_or_fallen`.
+    """
+    first_items = changes.lists[arm].first_items
+    return _find_moved(scene, changes, arm, first_items, ChangeFeature.FIRST_ITEM_MOVED)
+
+
+def _find_moved(
+    scene: Scene, changes: PairChanges, arm: Arm, lists: OwnLists, feature: ChangeFeature
+) -> Hypothesis | None:
+    """Find users whose ``lists`` got or lost items. They are whole lists or only first items."""
+    counts = lists.item_counts
     weighed = counts.weighed_changes
-    least_change = _least_item_change(scene, changes, arm)
+    least_change = _least_item_change(scene, changes, arm, feature)
     if weighed.max(initial=0.0) < least_change:
         return None
     most_moved_index = int(np.argmax(weighed))
     rises = counts.now > counts.before
     has_risen = bool(rises[most_moved_index])
     is_moved = (weighed >= least_change) & (rises == has_risen)
-    gained = _count_gained(changes.lists[arm], counts.items[is_moved])
+    gained = _count_gained(lists, counts.items[is_moved])
     # How many of these items each list gained, or how many it lost if the items fell.
     moved = gained if has_risen else -gained
     affected = changes.is_known & (moved > 0)
-    if not are_other_items_kept(scene, changes, arm, affected, np.abs(moved)):
+    # An item that only moved to or from the first place is in both of the user's lists.
+    by_fault = np.abs(_count_gained(changes.lists[arm], counts.items[is_moved]))
+    if not are_other_items_kept(scene, changes, arm, affected, by_fault):
         return None
     users = int(changes.is_known.sum())
     # Healthy lists gain and lose such items about equally often. So the number of healthy users
     # that look affected is about the number of users whose lists changed in the other direction.
     changed_opposite = changes.is_known & (moved < 0)
-    kind, detail = _describe_moved(counts, is_moved, most_moved_index, users)
+    kind, detail = _describe_moved(counts, is_moved, most_moved_index, users, feature)
     return Hypothesis(
         kind=kind,
         arm=arm,
@@ -186,23 +205,27 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
 
 
 def _describe_moved(
-    counts: ItemCounts, is_moved: Flags, most_moved_index: int, users: int
+    counts: ItemCounts, is_moved: Flags, most_moved_index: int, users: int, feature: ChangeFeature
 ) -> tuple[FaultKind, dict[str, float]]:
     """Return the kind and the ``detail`` of a fault that moved items into lists or out of lists.
 
     If hardly any list still has the items, they are gone. Then ``exposure`` is the share of all
     places that they filled before. Otherwise, ``before`` and ``now`` are the shares of users that
-    got the most moved item.
+    got the most moved item. If first items were counted, they are the shares that got it first, and
+    ``first`` is 1.
     """
     items = float(is_moved.sum())
+    share_before = float(counts.before[most_moved_index] / users)
+    share_now = float(counts.now[most_moved_index] / users)
+    kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
+    detail = {"items": items, "before": share_before, "now": share_now}
+    if feature is ChangeFeature.FIRST_ITEM_MOVED:
+        return kind, {**detail, "first": 1.0}
     places_before = counts.before[is_moved].sum()
     if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
         share_of_places = float(places_before / max(1, counts.before.sum()))
         return FaultKind.ITEMS_GONE, {"items": items, "exposure": share_of_places}
-    share_before = float(counts.before[most_moved_index] / users)
-    share_now = float(counts.now[most_moved_index] / users)
-    kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
-    return kind, {"items": items, "before": share_before, "now": share_now}
+    return kind, detail
 
 
 # An item counts as moved if the weighed change of the number of its lists is at least this multiple
@@ -210,10 +233,12 @@ def _describe_moved(
 _TIMES_MOVED = 1.5
 
 
-def _least_item_change(scene: Scene, changes: PairChanges, arm: Arm) -> float:
+def _least_item_change(
+    scene: Scene, changes: PairChanges, arm: Arm, feature: ChangeFeature
+) -> float:
     """Return the smallest weighed change for which an item counts as moved."""
     # Bin 0 has the users whose lists neither gain nor lose the item that moves most.
-    _, *usual_share_moved = usual_shares(scene, arm, ChangeFeature.ITEM_MOVED)
+    _, *usual_share_moved = usual_shares(scene, arm, feature)
     usual_users = int(changes.is_known.sum()) * sum(usual_share_moved)
     return max(_TIMES_MOVED * usual_users, LEAST_AFFECTED_USERS + MORE_SDS * math.sqrt(usual_users))
 

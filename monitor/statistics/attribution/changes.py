@@ -162,6 +162,16 @@ class OwnLists:
         is_in_top = has_lists & is_former_first.any(axis=1)
         return np.where(is_in_top, is_former_first.argmax(axis=1), -1)
 
+    @property
+    def first_items(self) -> "OwnLists":
+        """The lists cut to their first items."""
+        return OwnLists(
+            former=self.former[:, :1],
+            former_lengths=np.minimum(self.former_lengths, 1),
+            present=self.present[:, :1],
+            present_lengths=np.minimum(self.present_lengths, 1),
+        )
+
     @cached_property
     def item_counts(self) -> ItemCounts:
         """The users of each item, among the users with lists in both runs."""

@@ -233,13 +233,15 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
     """Whether the hypothesis only repeats a more specific hypothesis.
 
     A hypothesis is specific if a new model does not cause the same (see `FaultFacts`). There are
-    four cases:
+    five cases:
 
     - The lists of both arms became more similar, and both arms have the same specific fault. For
       example, both put one item first.
     - All lists became a little more similar, and a specific fault affected some users. Two good
       trainings also make all lists more similar.
     - Some items are in far more lists, but many more users got other new items.
+    - Some items are first in far more or fewer lists, but the arm has another fault of many more
+      users.
     - A new model causes the same, and a specific fault of the same arm affected nearly all of these
       users. For example, if lists became shorter, their items seem to be replaced too.
     """
@@ -252,19 +254,23 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
         if is_only_more_alike and any(not kind.facts.is_similarity for kind in arms_by_kind):
             return True
         return any(len(arms) == len(Arm) for arms in arms_by_kind.values())
+    of_arm = [other for other in hypotheses if other.arm is hypothesis.arm]
+    if "first" in hypothesis.detail:
+        return any(_has_more_users(other, hypothesis) for other in of_arm)
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
     if hypothesis.kind is FaultKind.ITEMS_RISEN:
-        return any(_has_more_new_items(other, hypothesis) for other in of_arm)
+        new_items = [other for other in of_arm if other.kind is FaultKind.ITEMS_NEW]
+        return any(_has_more_users(other, hypothesis) for other in new_items)
     if not hypothesis.kind.facts.is_model_change:
         return False
     return any(other.affected[hypothesis.affected].mean() >= _NEARLY_ALL for other in of_arm)
 
 
-def _has_more_new_items(other: Hypothesis, risen: Hypothesis) -> bool:
-    if other.kind is not FaultKind.ITEMS_NEW:
-        return False
-    has_more_users = risen.affected.sum() < _NEARLY_ALL * other.affected.sum()
-    return has_more_users and bool(other.affected[risen.affected].mean() >= _NEARLY_ALL)
+def _has_more_users(other: Hypothesis, hypothesis: Hypothesis) -> bool:
+    """Whether the other hypothesis has many more users, and nearly all users of this one."""
+    affected = hypothesis.affected
+    has_many_more = affected.sum() < _NEARLY_ALL * other.affected.sum()
+    return has_many_more and bool(other.affected[affected].mean() >= _NEARLY_ALL)
 
 
 def _is_side_effect(finding: Finding, findings: Sequence[Finding]) -> bool:
