@@ -68,6 +68,7 @@ class FaultKind(StrEnum):
     ITEMS_NEW = "items_new"  # many items that hardly any list had
     RESPELLED = "respelled"  # the same items with other ids
     SHIFTED = "shifted"  # the items are some places higher or lower
+    FIRST_ITEM = "first_item"  # an item is first in far more or far fewer lists
     MIXED_UP = "mixed_up"  # users get other users' lists
     NOISE = "noise"  # lists that are unrelated to the users' earlier lists
     REPLACED = "replaced"  # more items are replaced than usual for the arm
@@ -128,6 +129,7 @@ FAULT_FACTS: Mapping[FaultKind, FaultFacts] = {
     FaultKind.SHIFTED: FaultFacts(
         traits=(ListTrait.SHIFTED,), is_estimated=True, moves_first_items=True
     ),
+    FaultKind.FIRST_ITEM: FaultFacts(counts_items=True, moves_first_items=True),
     FaultKind.MIXED_UP: FaultFacts(
         is_estimated=True,
         looks_like_training=True,

@@ -88,6 +88,10 @@ FIRST_STEPS: Mapping[FaultKind, str] = {
         "look at the last step of {arms} before the list is served: it drops or inserts items at "
         "the top."
     ),
+    FaultKind.FIRST_ITEM: (
+        "ask whether this change of the first place was wanted. If not, look at the last step of "
+        "{arms} before the list is served, or end the boost."
+    ),
     FaultKind.RESPELLED: (
         "let {arms} write the ids as before. If the new ids are wanted, set `item_ids`."
     ),

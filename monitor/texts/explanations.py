@@ -49,12 +49,12 @@ _WHAT: Mapping[FaultKind, str] = {
         "had items that nobody gets from the {arms} any more: {items}, {exposure} of what was shown"
     ),
     FaultKind.ITEMS_RISEN: (
-        "get {items}{first} from the {arms} that many more lists have{first} than before: {now} of "
-        "the lists instead of {before}"
+        "get {items} from the {arms} that many more lists have than before: {now} of the lists "
+        "instead of {before}"
     ),
     FaultKind.ITEMS_FALLEN: (
-        "had {items}{first} from the {arms} that far fewer lists have{first} than before: {now} of "
-        "the lists instead of {before}"
+        "had {items} from the {arms} that far fewer lists have than before: {now} of the lists "
+        "instead of {before}"
     ),
     FaultKind.ITEMS_NEW: (
         "get items from the {arms} that hardly anybody got before: {items}, {exposure} of what is "
@@ -272,7 +272,6 @@ def _write_what(finding: Finding, arms: str) -> str:
     figures = {name: write_percent(value) for name, value in finding.detail.items()}
     if kind.facts.counts_items:
         figures["items"] = count_of(round(finding.detail["items"]), "item")
-        figures["first"] = " first" if "first" in finding.detail else ""
     return _WHAT[kind].format(arms=arms, other=finding.arms[0].other, **figures)
 
 
@@ -345,6 +344,23 @@ def _write_shifted(finding: Finding, arms: str) -> str:
     return f"get {count_of(places, 'new item')} in front from the {arms}: {moved} lower"
 
 
+def _write_first_item(finding: Finding, arms: str) -> str:
+    detail = finding.detail
+    items = round(detail["items"])
+    what = "an item" if items == 1 else f"one of {items} items"
+    have, more = "have", "many more"
+    if detail["now"] < detail["before"]:
+        have, more = "had", "far fewer"
+    now, before = write_percent(detail["now"]), write_percent(detail["before"])
+    figures = f"{now} of the lists instead of {before}"
+    if items > 1:
+        figures = f"one of them in {figures}"
+    return (
+        f"{have} {what} in first place from the {arms}, which {more} lists have there than before: "
+        f"{figures}"
+    )
+
+
 def _write_missing(finding: Finding, arms: str) -> str:
     detail = finding.detail
     lists = "an empty list" if detail.get("empty", 0.0) >= _MOSTLY else "no list"
@@ -387,6 +403,7 @@ _WRITERS: Mapping[FaultKind, Callable[[Finding, str], str]] = {
     FaultKind.REORDERED: _write_reordered,
     FaultKind.REPLACED: _write_replaced,
     FaultKind.SHIFTED: _write_shifted,
+    FaultKind.FIRST_ITEM: _write_first_item,
     FaultKind.RESPELLED: _write_respelled,
 }
 

@@ -423,7 +423,8 @@ stale         -
 stale         detail: {of_before: 1.0}
 items_gone    detail: {items: 120.0, exposure: 0.07}
 items_risen   detail: {items: 1.0, before: 0.004, now: 1.0}
-items_risen   detail: {items: 1.0, before: 0.01, now: 0.12, first: 1.0}
+first_item    detail: {items: 1.0, before: 0.01, now: 0.12}
+first_item    detail: {items: 3.0, before: 0.2, now: 0.05}
 items_new     detail: {items: 80.0, exposure: 0.09}
 cut_short     detail: {now: 1.0, before: 10.0}
 items_fallen  detail: {items: 3.0, before: 0.2, now: 0.05}

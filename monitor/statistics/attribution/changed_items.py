@@ -1,6 +1,7 @@
 """Tests whether items disappeared, are new, or are in far more or far fewer lists."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -159,19 +160,35 @@ def find_risen_or_fallen(scene: Scene, changes: PairChanges, arm: Arm) -> Hypoth
     return _find_moved(scene, changes, arm, changes.lists[arm], ChangeFeature.ITEM_MOVED)
 
 
-def find_moved_first(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
-    """Find users whose first item is now first in far more lists, or was first in far more lists.
+# In a list in random order, this share of the pairs of items is in reversed order.
+REVERSED_AT_RANDOM = 0.5
 
-    Otherwise the same as `find_risen_or_fallen`.
+
+def find_first_item(scene: Scene, changes: PairChanges, arm: Arm) -> Hypothesis | None:
+    """Find users who got or lost a first item that is first in far more or far fewer lists.
+
+    The conditions are those of `find_risen_or_fallen`. Also, the other items of these lists must be
+    nearer to their usual order than to a random order.
     """
-    first_items = changes.lists[arm].first_items
-    return _find_moved(scene, changes, arm, first_items, ChangeFeature.FIRST_ITEM_MOVED)
+    lists = changes.lists[arm]
+    first_items = lists.first_items
+    hypothesis = _find_moved(scene, changes, arm, first_items, ChangeFeature.FIRST_ITEM_MOVED)
+    if hypothesis is None:
+        return None
+    # Items that are not in the former list do not count for the order.
+    absent = 1 + max(lists.former.max(), lists.present.max())
+    was_first = lists.present == first_items.former
+    is_first = lists.present == first_items.present
+    others = replace(lists, present=np.where(was_first | is_first, absent, lists.present))
+    reversed_share = others.reversed_share[hypothesis.affected].mean()
+    usual_share = mean_of_bins(usual_shares(scene, arm, ChangeFeature.REORDERED))
+    return hypothesis if reversed_share <= (usual_share + REVERSED_AT_RANDOM) / 2 else None
 
 
 def _find_moved(
     scene: Scene, changes: PairChanges, arm: Arm, lists: OwnLists, feature: ChangeFeature
 ) -> Hypothesis | None:
-    """Find users whose ``lists`` got or lost items. They are whole lists or only first items."""
+    """Find users whose ``lists`` got or lost items. These are the arm's lists or their first items."""
     counts = lists.item_counts
     weighed = counts.weighed_changes
     least_change = _least_item_change(scene, changes, arm, feature)
@@ -185,9 +202,11 @@ def _find_moved(
     # How many of these items each list gained, or how many it lost if the items fell.
     moved = gained if has_risen else -gained
     affected = changes.is_known & (moved > 0)
-    # An item that only moved to or from the first place is in both of the user's lists.
-    by_fault = np.abs(_count_gained(changes.lists[arm], counts.items[is_moved]))
-    if not are_other_items_kept(scene, changes, arm, affected, by_fault):
+    # An item that only moves to the first place, or from it, stays in the user's list.
+    gained_by_list = gained
+    if feature is ChangeFeature.FIRST_ITEM_MOVED:
+        gained_by_list = _count_gained(changes.lists[arm], counts.items[is_moved])
+    if not are_other_items_kept(scene, changes, arm, affected, np.abs(gained_by_list)):
         return None
     users = int(changes.is_known.sum())
     # Healthy lists gain and lose such items about equally often. So the number of healthy users
@@ -211,21 +230,21 @@ def _describe_moved(
 
     If hardly any list still has the items, they are gone. Then ``exposure`` is the share of all
     places that they filled before. Otherwise, ``before`` and ``now`` are the shares of users that
-    got the most moved item. If first items were counted, they are the shares that got it first, and
-    ``first`` is 1.
+    got the most moved item, or that got it first.
     """
     items = float(is_moved.sum())
     share_before = float(counts.before[most_moved_index] / users)
     share_now = float(counts.now[most_moved_index] / users)
-    kind = FaultKind.ITEMS_RISEN if share_now > share_before else FaultKind.ITEMS_FALLEN
     detail = {"items": items, "before": share_before, "now": share_now}
     if feature is ChangeFeature.FIRST_ITEM_MOVED:
-        return kind, {**detail, "first": 1.0}
+        return FaultKind.FIRST_ITEM, detail
     places_before = counts.before[is_moved].sum()
     if counts.now[is_moved].sum() <= STILL_LISTED * places_before:
         share_of_places = float(places_before / max(1, counts.before.sum()))
         return FaultKind.ITEMS_GONE, {"items": items, "exposure": share_of_places}
-    return kind, detail
+    if share_now > share_before:
+        return FaultKind.ITEMS_RISEN, detail
+    return FaultKind.ITEMS_FALLEN, detail
 
 
 # An item counts as moved if the weighed change of the number of its lists is at least this multiple

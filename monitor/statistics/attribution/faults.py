@@ -240,8 +240,8 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
     - All lists became a little more similar, and a specific fault affected some users. Two good
       trainings also make all lists more similar.
     - Some items are in far more lists, but many more users got other new items.
-    - Some items are first in far more or fewer lists, but the arm has another fault of many more
-      users.
+    - An item is first in far more or far fewer lists, but the lists of nearly all of these users,
+      and of many more users, changed in another way too.
     - A new model causes the same, and a specific fault of the same arm affected nearly all of these
       users. For example, if lists became shorter, their items seem to be replaced too.
     """
@@ -254,10 +254,14 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
         if is_only_more_alike and any(not kind.facts.is_similarity for kind in arms_by_kind):
             return True
         return any(len(arms) == len(Arm) for arms in arms_by_kind.values())
-    of_arm = [other for other in hypotheses if other.arm is hypothesis.arm]
-    if "first" in hypothesis.detail:
-        return any(_has_more_users(other, hypothesis) for other in of_arm)
     of_arm = [other for other in specific if other.arm is hypothesis.arm]
+    if hypothesis.kind is FaultKind.FIRST_ITEM:
+        others = [
+            other
+            for other in hypotheses
+            if other.arm is hypothesis.arm and not other.kind.facts.is_similarity
+        ]
+        return any(_has_more_users(other, hypothesis) for other in others)
     if hypothesis.kind is FaultKind.ITEMS_RISEN:
         new_items = [other for other in of_arm if other.kind is FaultKind.ITEMS_NEW]
         return any(_has_more_users(other, hypothesis) for other in new_items)
@@ -267,9 +271,13 @@ def _is_redundant(hypothesis: Hypothesis, hypotheses: Sequence[Hypothesis]) -> b
 
 
 def _has_more_users(other: Hypothesis, hypothesis: Hypothesis) -> bool:
-    """Whether the other hypothesis has many more users, and nearly all users of this one."""
+    """Whether the other hypothesis has many more users, and nearly all users of this one.
+
+    The usual number of healthy users that look affected is subtracted.
+    """
     affected = hypothesis.affected
-    has_many_more = affected.sum() < _NEARLY_ALL * other.affected.sum()
+    others_share = other.affected.mean() - other.usual
+    has_many_more = affected.mean() < _NEARLY_ALL * others_share
     return has_many_more and bool(other.affected[affected].mean() >= _NEARLY_ALL)
 
 

@@ -12,7 +12,7 @@ from monitor.statistics.attribution.change_features import (
     share_bins,
 )
 from monitor.statistics.attribution.changed_items import (
-    find_moved_first,
+    find_first_item,
     find_new_items,
     find_rare_new_items,
     find_removed_items,
@@ -59,7 +59,7 @@ def find_hypotheses(scene: Scene) -> list[Hypothesis]:
             find_new_items,
             find_shifted,
             find_rare_new_items,
-            find_moved_first,
+            find_first_item,
             _find_replaced,
             _find_reordered,
         ):

@@ -10,7 +10,10 @@ from monitor.model.arrays import Codes, Flags
 from monitor.model.explanation import FaultKind
 from monitor.model.rankings import Arm
 from monitor.statistics.attribution.change_features import ChangeFeature
-from monitor.statistics.attribution.changed_items import are_other_items_kept
+from monitor.statistics.attribution.changed_items import (
+    REVERSED_AT_RANDOM,
+    are_other_items_kept,
+)
 from monitor.statistics.attribution.changes import PairChanges
 from monitor.statistics.attribution.scene import (
     Hypothesis,
@@ -100,10 +103,6 @@ def _has_common_first(lists: Codes) -> bool:
     return bool(users_by_first.max() > _MOST_COMMON * users_by_first.sum())
 
 
-# In a list in random order, this share of the pairs of items is in reversed order.
-_REVERSED_AT_RANDOM = 0.5
-
-
 def _keeps_order(
     scene: Scene, changes: PairChanges, hypothesis: Hypothesis, front_items: int
 ) -> bool:
@@ -125,7 +124,7 @@ def _keeps_order(
     )
     usual_share = max(usual_share, float(behind.reversed_share[changes.is_known].mean()))
     reversed_share = float(np.nanmean(changes.lists[arm].reversed_share[hypothesis.affected]))
-    return reversed_share <= (usual_share + _REVERSED_AT_RANDOM) / 2
+    return reversed_share <= (usual_share + REVERSED_AT_RANDOM) / 2
 
 
 def _count_in_front(is_absent: Flags) -> int:
