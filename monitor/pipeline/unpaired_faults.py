@@ -80,7 +80,8 @@ def find_fault_since_run(
 def find_fault_since_test(users: DividedSubset) -> Fault | None:
     """Find a fault of one arm since before the test.
 
-    None if the lists of both arms changed equally much.
+    None if the lists of both arms changed equally much, or if another model explains the change,
+    because the candidate is usually another model than the one before the test.
     """
     pre_test_lists = find_pre_test_lists(users)
     # Compared with so many unchanged lists, the baseline's lists seem to change too much.
@@ -90,7 +91,7 @@ def find_fault_since_test(users: DividedSubset) -> Fault | None:
     is_known = batch.baseline_lengths > 0
     scene = _make_scene(users, is_known, (batch.baseline, batch.baseline_lengths), None)
     fault = None if scene is None else find_fault(scene)
-    if scene is not None and fault is not None:
+    if scene is not None and fault is not None and not fault.finding.kind.facts.is_model_change:
         return _count_all(fault, users, scene)
     return None if pre_test_lists is None else Fault(finding=pre_test_lists)
 
