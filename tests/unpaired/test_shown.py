@@ -129,6 +129,7 @@ def test_the_run_and_its_pages_show_users_gaps_and_lists_of_before_and_now():
         candidate_self(overlap)
         Served by the candidate.
         only in the pre-test list
+        baseline: short, 100.0% now
     """
     for (text,) in cells(texts):
         assert text in page or text.replace("&#39;", "'") in page, text

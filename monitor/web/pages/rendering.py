@@ -117,10 +117,11 @@ def coverage_chart(page: ComparisonPage) -> Markup:
     shares: dict[str, list[float]] = {}
     legend = []
     for number, arm_and_reason in enumerate(sorted(arms_and_reasons)):
+        arm, _ = arm_and_reason
         shares_by_run = []
         for row in rows:
             users = row.users_by_reason.get(arm_and_reason, 0)
-            shares_by_run.append(users / max(1, row.asked))
+            shares_by_run.append(users / max(1, row.asked_of(arm)))
         name = ": ".join(arm_and_reason)
         shares[name] = shares_by_run
         key_class = f"key s{number % _SERIES_COLORS}"
