@@ -4,8 +4,9 @@ Faults planted in a shop's lists.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -335,13 +336,13 @@ def test_a_fault_that_both_arms_show_is_named_without_earlier_lists():
         assert found.sentence.endswith("(No earlier lists to compare with.)")
 
 
+@dataclass
 class Planted:
     """Arms give some users other lists, made of the other arm's list and of their own."""
 
-    def __init__(self, share, change, arms=(Arm.CANDIDATE,)):
-        self.share = share
-        self.change = change
-        self.arms = arms
+    share: float
+    change: Any
+    arms: tuple = (Arm.CANDIDATE,)
 
     def lists(self, shop, arm, day):
         of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
