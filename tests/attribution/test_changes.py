@@ -342,7 +342,7 @@ class Planted:
 
     share: float
     change: Any
-    arms: tuple = (Arm.CANDIDATE,)
+    arms: tuple[Arm, ...] = (Arm.CANDIDATE,)
 
     def lists(self, shop, arm, day):
         of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
