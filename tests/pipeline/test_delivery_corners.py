@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
-from messages import explanation, message, start
+from messages import briefing_on, explanation, message, repetition, start
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.alerts.state_machine import retire_alerts
 from monitor.model.errors import DeliveryError
@@ -261,3 +261,12 @@ def test_a_message_without_a_cause_shows_the_newest_cause_of_its_incident():
         assert briefing is not None
         cause = briefing.known_cause
         assert (cause and (cause.slot, cause.sentence)) == (known and (slots[1], known))
+
+
+def test_a_repetition_is_about_the_newest_run_unless_only_an_earlier_run_found_a_cause():
+    cause, nothing = briefing_on(FaultKind.MIXED_UP), Briefing()
+    for first, newest, index in ((cause, nothing, 0), (nothing, nothing, 1), (cause, cause, 1)):
+        both = replace(first, slot=SLOT), replace(newest, slot=SLOT + DAY)
+        outbox = SimpleNamespace(briefing=lambda _, slot, both=both: both[slot is None])
+        sent = brief_message(repetition(start()), outbox, NotificationPolicy())
+        assert sent.briefing == both[index]

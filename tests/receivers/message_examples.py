@@ -113,7 +113,8 @@ EXAMPLES = {
     "An incident that became worse says so first, and names what joined meanwhile": [
         message(
             MISSING, firing=(EVERYBODY, BRITISH, MISSING), wake_ups=2, worse="its severity rose"
-        )
+        ),
+        repetition(WARNING, wake_ups=2),
     ],
     "Of a thousand changes five are shown in full, and the others by name": [
         message(*many(999), replace(MISSING, segment="shop=0001"))
@@ -187,7 +188,7 @@ EXAMPLES = {
     ],
     "Lists of other users are urgent for any share": [
         message(WARNING, briefing=MIXED_UP),
-        repetition(WARNING, briefing=MIXED_UP),
+        repetition(WARNING, briefing=replace(MIXED_UP, slot=SLOT + DAY)),
         message(WARNING, briefing=MIXED_UP, severity=Severity.INFO),
     ],
     "The alert that names the fault comes first, and its runbook is linked": [
