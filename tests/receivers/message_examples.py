@@ -114,7 +114,6 @@ EXAMPLES = {
         message(
             MISSING, firing=(EVERYBODY, BRITISH, MISSING), wake_ups=2, worse="its severity rose"
         ),
-        repetition(WARNING, wake_ups=2),
     ],
     "Of a thousand changes five are shown in full, and the others by name": [
         message(*many(999), replace(MISSING, segment="shop=0001"))
@@ -150,11 +149,12 @@ EXAMPLES = {
     "An acknowledgement says who acknowledged, and has no old figures": [
         message(acknowledgement(), firing=(EVERYBODY,))
     ],
-    "A repetition says since when, and after which alert": [
+    "A repetition says since when, after which alert, and is urgent if its incident became worse": [
         repetition(
             EVERYBODY,
             start(segment="a=b", dedup_key="ab", since=SLOT - 3 * DAY),
             first=(start(alert="FailedLists"),),
+            wake_ups=2,
         )
     ],
     "A title has the headline instead of the reason": [
