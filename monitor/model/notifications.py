@@ -71,8 +71,9 @@ class KnownCause:
 
 @immutable
 class Briefing:
-    """Facts about the run in which an alert began to fire. Messages show them."""
+    """Facts about a run. Messages show them."""
 
+    slot: datetime | None = None  # None if the run is not stored
     explanation: Explanation | None = None
     examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
     models: tuple[str, ...] = ()  # sentences on the models that changed

@@ -15,7 +15,8 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     """Add the briefing on the newest run in which an alert of the message began.
 
     If no alert of the message begins, this is the newest run in which a firing alert began. If an
-    alert begins and its run found no cause, the newest cause that earlier runs found is added.
+    alert begins and its run found no cause, the newest cause that earlier runs found is added. A
+    repetition is about the newest run, unless only the run in which an alert began found a cause.
     Items are left out if the configuration does not allow items in messages.
     """
     message = replace(message, interval=policy.intervals.get(message.comparison))
@@ -25,7 +26,11 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
         return message
     briefing = outbox.briefing(message.comparison, newest_slot)
     has_cause = briefing.finding is not None
-    if message.starts and not has_cause:
+    if message.is_repetition:
+        newest = outbox.briefing(message.comparison, None)
+        if newest.finding is not None or not has_cause:
+            briefing = newest
+    elif message.starts and not has_cause:
         briefing = replace(briefing, known_cause=_find_known_cause(message, newest_slot, outbox))
     if not policy.shows_items:
         explanation = briefing.explanation and briefing.explanation.without_items

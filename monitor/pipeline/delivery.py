@@ -180,6 +180,7 @@ class OutboxSender:
                 changes=tuple(group),
                 is_repetition=True,
             )
+            message = brief_message(message, self.outbox, self.policy)
             try:
                 self.receiver.send(message, now=now)
             except DeliveryError as error:
@@ -383,6 +384,7 @@ class OutboxSender:
                 # If the receiver may know an earlier attempt, `message_key` returns its key.
                 # Otherwise it returns a new key.
                 repetition = replace(repetition, key=message_key(repetition, now))
+                repetition = brief_message(repetition, self.outbox, self.policy)
                 deliveries = [to_repeat[change_key(change)] for change in repetition.firing]
                 self._send_repetition(repetition, deliveries, interval)
         return len(to_repeat)

@@ -37,7 +37,7 @@ from monitor.model.notifications import (
     Notification,
 )
 from monitor.model.pages import ReceiverHealth
-from monitor.model.runs import Evidence, EvidenceKind
+from monitor.model.runs import Evidence, EvidenceKind, RunStatus
 from monitor.storage.alert_states import (
     IS_END,
     IS_START,
@@ -167,9 +167,15 @@ class SqlOutbox(DatabasePart):
             refused=refused,
         )
 
-    def briefing(self, comparison: str, slot: datetime) -> Briefing:
-        run = select(runs.c.id, runs.c.models, runs.c.reasons).where(
-            runs.c.comparison == comparison, runs.c.slot == slot
+    def briefing(self, comparison: str, slot: datetime | None) -> Briefing:
+        is_chosen = runs.c.slot == slot
+        if slot is None:
+            is_chosen = runs.c.status != RunStatus.RUNNING
+        run = (
+            select(runs.c.id, runs.c.slot, runs.c.models, runs.c.reasons)
+            .where(runs.c.comparison == comparison, is_chosen)
+            .order_by(runs.c.slot.desc())
+            .limit(1)
         )
         with self._database.read() as connection:
             row = connection.execute(run).first()
@@ -180,9 +186,10 @@ class SqlOutbox(DatabasePart):
             if not examples:
                 examples = _worst_examples(connection, row.id)
         return Briefing(
+            slot=row.slot,
             explanation=explanation,
             examples=examples,
-            models=write_models(row.models, slot),
+            models=write_models(row.models, row.slot),
             reasons=row.reasons,
         )
 

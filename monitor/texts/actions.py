@@ -217,15 +217,20 @@ def write_contacts(labels: Mapping[str, str]) -> str | None:
     return f"Contacts: {', '.join(contacts)}." if contacts else None
 
 
-def write_firing(extent: str, since: datetime) -> str:
-    """Say since when an alert fires. ``extent`` is its segments, or empty for all users."""
+def write_firing(extent: str, since: datetime, *, is_lasting: bool) -> str:
+    """Say since when an alert fires. ``extent`` is its segments, or empty for all users.
+
+    ``is_lasting`` is whether an earlier message reported it.
+    """
     where = f" for {extent}" if extent else ""
-    return f"Still going on{where}, since {format_second(since)}."
+    if is_lasting:
+        return f"Still going on{where}, since {format_second(since)}."
+    return f"Since {format_second(since)}{where}."
 
 
 def write_stale_since(since: datetime) -> str:
     """Say since when a comparison has had no good run."""
-    return f"Still going on. No good run since {format_second(since)}."
+    return f"No good run since {format_second(since)}."
 
 
 def write_frozen_since(since: datetime, missed: int, *, is_about_both_arms: bool) -> str:
@@ -238,8 +243,8 @@ def write_frozen_since(since: datetime, missed: int, *, is_about_both_arms: bool
     if is_about_both_arms:
         counted = f"neither arm's lists changed in {count_of(missed, 'run')}"
     return (
-        f"Still going on. The alert fires since {format_second(since)}, but the lists are the same "
-        f"for longer: {counted}."
+        f"The alert fires since {format_second(since)}, but the lists are the same for longer: "
+        f"{counted}."
     )
 
 

@@ -59,6 +59,8 @@ def write_joined(faults: Iterable[str]) -> str:
 def write_receivers(receivers: Mapping[str, ReceiverHealth], *, has_alerted: bool = True) -> str:
     """Say for each receiver whether it accepted its last message. These are sentences.
 
+    Reminders are not stored, so they do not count.
+
     ``has_alerted`` is whether an alert of the comparison fires or has ended.
     """
     if not receivers:
@@ -75,7 +77,7 @@ def _write_receiver(name: str, health: ReceiverHealth, *, has_alerted: bool) -> 
         return f"The receiver {name} has failed since {failed_at}: {health.reason}."
     if health.last_success_at is not None:
         return (
-            f"The receiver {name} accepted its last message at "
+            f"Apart from reminders, the receiver {name} accepted its last message at "
             f"{format_second(health.last_success_at)}."
         )
     unsent = f"No message to the receiver {name} was needed so far"

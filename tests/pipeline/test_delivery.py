@@ -293,6 +293,7 @@ def test_alerts_are_resent_by_comparison_until_another_process_may_be_sending_an
     found = [{each.comparison for each in message.changes} for message in receiver.sent]
     assert found == [{"feed"}, {"shop"}] == [{message.comparison} for message in receiver.sent]
     assert {change.is_start for change in receiver.changes} == {True}
+    assert all(message.briefing for message in receiver.sent)
     answers = iter([True, False])
     assert scene.open_sender(is_sole_sender=lambda: next(answers)).resend_alerts() == 3
 
@@ -337,12 +338,12 @@ def test_an_incident_is_repeated_at_its_interval_with_all_its_alerts_until_it_is
             counts.append(scene.open_sender().repeat_due())
             assert due == ({"fake"} if counts[-1] else set())
     assert counts == [3, 0, 0, 0, 3, 0, 0, 0]
-    start, *_, repeated = scene.receiver.sent
-    assert len(scene.receiver.sent) == 3
+    start, _, repeated = scene.receiver.sent
     assert repeated.is_repetition
     assert not repeated.changes
     assert len(repeated.firing) == 3
     assert repeated.incident == start.incident
+    assert repeated.briefing.slot == repeated.firing[-1].slot
 
     scene.acknowledge(*SEGMENTS)
     scene.deliver()

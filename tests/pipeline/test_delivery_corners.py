@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from factories import DAY, HOUR, MINUTE, SLOT, HeldClock, comparison, rule
-from messages import explanation, message, start
+from messages import explanation, message, repetition, start
 from monitor.alerts.notification_policy import NotificationPolicy
 from monitor.alerts.state_machine import retire_alerts
 from monitor.model.errors import DeliveryError
@@ -55,7 +55,7 @@ def test_the_fallback_receiver_gets_the_start_and_the_end_even_if_no_route_names
 def test_receivers_that_are_fallbacks_of_each_other_are_tried_once_each(scene):
     names = ("pager", "mail")
     pager, mail = (FakeReceiver(name, errors=[REFUSED] * 9) for name in names)
-    fallbacks = dict(zip(names, names[::-1], strict=True))
+    fallbacks = {"pager": "mail", "mail": "pager"}
     scene.policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks=fallbacks)
     scene.fire(to=names)
     scene.deliver(*[mail, pager] * 3)
@@ -245,19 +245,24 @@ def test_a_firing_alert_is_resent_in_the_turn_in_which_it_is_due(scene):
     assert [message.is_repetition for message in scene.receiver.sent] == [False, True, True]
 
 
-def test_a_message_without_a_cause_shows_the_newest_cause_of_its_incident():
-    slots = [SLOT + number * HOUR for number in range(4)]
+def test_a_message_without_a_cause_shows_the_newest_one_and_a_repetition_is_about_the_newest_run():
+    """But a repetition is about an earlier run if only this run found a cause."""
     noise = found(FaultKind.NOISE)
-    causes = {slots[0]: ("old", noise), slots[1]: ("new", noise), slots[2]: ("vague", None)}
-    briefings = {
-        slot: Briefing(explanation=explanation(sentence=sentence, finding=finding))
-        for slot, (sentence, finding) in causes.items()
-    }
-    outbox = SimpleNamespace(briefing=lambda _, slot: briefings.get(slot, Briefing()))
+    briefings = [
+        Briefing(explanation=explanation(sentence=sentence, finding=finding))
+        for sentence, finding in (("old", noise), ("new", noise), ("vague", None), ("", None))
+    ]
+    slots = [SLOT + number * HOUR for number in range(4)]
     starts = [start(slot=slot, dedup_key=str(slot)) for slot in slots]
+
+    def brief(sent, newest=0):
+        outbox = SimpleNamespace(
+            briefing=lambda _, slot: briefings[slots.index(slot) if slot else newest]
+        )
+        return brief_message(sent, outbox, NotificationPolicy()).briefing
+
     for number, known in ((0, None), (1, None), (2, "new"), (3, "new")):
-        sent = message(starts[number], firing=tuple(starts[: number + 1]))
-        briefing = brief_message(sent, outbox, NotificationPolicy()).briefing
-        assert briefing is not None
-        cause = briefing.known_cause
+        cause = brief(message(starts[number], firing=tuple(starts[: number + 1]))).known_cause
         assert (cause and (cause.slot, cause.sentence)) == (known and (slots[1], known))
+    for number, newest, shown in ((1, 0, 0), (1, 2, 1), (3, 2, 2)):
+        assert brief(repetition(starts[number]), newest) == briefings[shown]

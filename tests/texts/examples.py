@@ -678,7 +678,7 @@ EXAMPLES: Any = {
     ],
     "The state of an alert, and how urgent it is": [
         partial(write_contacts, {"owner": "ranking", "contact": "#recs-oncall"}),
-        partial(write_firing, "", SLOT),
+        partial(write_firing, "", SLOT, is_lasting=False),
         partial(write_over, "country=UK", SLOT, SLOT + DAY),
         partial(write_stale_since, SLOT),
         partial(write_frozen_since, SLOT, 3, is_about_both_arms=False),

@@ -129,8 +129,10 @@ class Outbox(Protocol):
         Firings and incidents of ``changes`` are included, even if they have ended.
         """
 
-    def briefing(self, comparison: str, slot: datetime) -> Briefing:
+    def briefing(self, comparison: str, slot: datetime | None) -> Briefing:
         """Return what messages say about the run of this slot, if it is stored.
+
+        If ``slot`` is None, it is the newest finished run.
 
         These are the explanation, examples, and sentences about the models that changed.
         The examples are one user of each leading group of the explanation. Without an explanation

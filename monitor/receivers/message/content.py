@@ -40,7 +40,7 @@ from monitor.texts.actions import (
     write_stale_since,
     write_urgency,
 )
-from monitor.texts.explanations import PART_WORDS, write_falls
+from monitor.texts.explanations import PART_WORDS, write_cause, write_falls
 from monitor.texts.root_causes import write_beginning, write_known_cause
 from monitor.texts.unpaired import LIMIT_OF_SELF_GAPS
 from monitor.texts.verdicts import format_value, name_series
@@ -144,6 +144,9 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     run_briefing = message.briefing or Briefing()
     run_explanation = run_briefing.explanation
     finding = run_briefing.finding
+    if message.is_repetition:
+        firing = tuple(_move_to_run(start, run_briefing) for start in message.firing)
+        message = replace(message, firing=firing)
     leads = sort_leads(message.changes or message.firing, finding)
     lead = leads[0]
     named = _lasting_fault(message, leads, finding)
@@ -171,7 +174,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
             _segments_of(message),
             _alerts_of(message),
             message.interval,
-            find_first_bad_slot(lead, message.starts, finding),
+            find_first_bad_slot(lead, message.starts or message.firing, finding),
         ),
         examples=_example_lists(briefing),
     )
@@ -186,6 +189,16 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         entered=item_lines(explanation.gained, changed_arm),
         left=item_lines(explanation.lost, changed_arm),
     )
+
+
+def _move_to_run(start: Transition, briefing: Briefing) -> Transition:
+    """Return the start with the run of the briefing, and with the cause that this run found."""
+    if briefing.slot is None or not start.has_run:
+        return start
+    headline = start.headline
+    if start.explanation is not None and briefing.finding is not None:
+        headline = write_cause(briefing.finding)
+    return replace(start, slot=briefing.slot, headline=headline)
 
 
 def _write_why(
@@ -256,7 +269,12 @@ def _lasting_fault(
 def _is_urgent(message: Message, impact: Impact | None) -> bool:
     if message.status is not MessageStatus.FIRING or message.severity is Severity.INFO:
         return False
-    return message.worse is not None or (impact is not None and impact.is_urgent)
+    return _is_worse(message) or (impact is not None and impact.is_urgent)
+
+
+def _is_worse(message: Message) -> bool:
+    """Whether the incident became worse. A repetition says so as long as nobody acknowledges it."""
+    return message.worse is not None or (message.is_repetition and message.wake_ups > 1)
 
 
 def _find_impact(message: Message) -> Impact | None:
@@ -277,18 +295,18 @@ def _write_situation(
     firing = message.firing
     ends = message.ends
     if firing:
-        yield _write_since(firing)
+        yield _write_since(message)
         if message.status is MessageStatus.FIRING:
-            # A repetition only has the numbers of users from when the alerts began.
-            is_outdated = message.is_repetition and impact is not None and not impact.is_urgent
-            counted = None if is_outdated else impact
-            is_worse = message.worse is not None
-            yield write_urgency(message.severity, counted, is_worse=is_worse)
+            # The numbers of alerts are from when they began. Only the finding has new numbers.
+            is_new = finding is not None or not message.is_repetition
+            counted = impact if is_new or _is_urgent(message, impact) else None
+            yield write_urgency(message.severity, counted, is_worse=_is_worse(message))
             contacts = write_contacts(lead.labels)
-            first_step = find_first_step(lead, impact, finding)
+            start = lead if lead.is_start else sort_leads(firing, finding)[0]
+            first_step = find_first_step(start, impact, finding)
             if contacts is not None:
                 yield contacts
-            if first_step is not None and message.starts:
+            if first_step is not None:
                 yield first_step
         if any(start.kind is RuleKind.DATABASE for start in firing):
             yield WITHOUT_DATABASE
@@ -299,8 +317,9 @@ def _write_situation(
             yield NEW_LEVEL
 
 
-def _write_since(firing: Sequence[Transition]) -> str:
+def _write_since(message: Message) -> str:
     """Write since when alerts fire, and what the earliest of them reports."""
+    firing = message.firing
     earliest = min(firing, key=lambda start: start.since)
     if earliest.kind is RuleKind.STANDSTILL and earliest.value is not None:
         missed = round(earliest.value)
@@ -308,7 +327,8 @@ def _write_since(firing: Sequence[Transition]) -> str:
         return write_frozen_since(earliest.since, missed, is_about_both_arms=both)
     if earliest.is_stale_start:
         return write_stale_since(earliest.since)
-    return write_firing(_segments_in(firing), earliest.since)
+    is_lasting = not message.starts or bool(_still_firing(message))
+    return write_firing(_segments_in(firing), earliest.since, is_lasting=is_lasting)
 
 
 def _segments_in(changes: Sequence[Transition]) -> str:

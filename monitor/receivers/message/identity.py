@@ -39,8 +39,8 @@ def alert_annotations(
 ) -> dict[str, str]:
     """Return the annotations of one change of the alert. Empty annotations are left out.
 
-    ``briefing`` is on the run in which the alert began. ``interval`` is the longest time between
-    two runs of the comparison.
+    ``briefing`` is on the run in which the alert began, or on a newer run. ``interval`` is the
+    longest time between two runs of the comparison.
     """
     annotations = {
         "summary": summary_of(transition),
@@ -80,8 +80,7 @@ def description_of(transition: Transition, briefing: Briefing, interval: timedel
     lines.append(f"{since_label(transition)} {format_instant(transition.since)}, {moment}")
     if transition.is_start:
         impact = find_impact([transition], briefing.explanation, briefing.reasons)
-        urgency = write_urgency(transition.severity, impact)
-        lines.append(f"Still firing. {urgency}")
+        lines.append(write_urgency(transition.severity, impact))
     commands = commands_of(transition, interval=interval)
     if commands:
         lines.append(f"Commands: {'; '.join(commands)}")
