@@ -250,7 +250,7 @@ def print_run(
     from monitor.measures.presentation import arm_table, explanation_tables, explanation_title
     from monitor.measures.unpaired_presentation import difference_tables
     from monitor.texts.run_notes import write_run_notes
-    from monitor.texts.unpaired import ARM_GAPS_EXPLAINED
+    from monitor.texts.unpaired import ARM_GAPS_EXPLAINED, write_warning
 
     explanation = run.explanation
     compared = f"{run.paired or 0:,} of {run.asked or 0:,} users compared"
@@ -261,7 +261,9 @@ def print_run(
         print_line(note)
     if explanation is not None:
         print_line(f"{explanation_title(explanation)}: {explanation.sentence}")
+    warning = write_warning(run.status, is_split_off=run.is_split_off)
     if run.unpaired is None:
+        _print_warning(warning)
         columns = "segment metric mean> standard_error> p05> p50> n> by_chance>"
         rows = [_summary_dict(run, summary) | dict(summary.statistics) for summary in run.summaries]
         print_objects(rows, columns, as_json=False)
@@ -269,22 +271,29 @@ def print_run(
             lists = f"two random lists of {run.k:,} out of {run.catalogue_size:,} items"
             print_line(f"by chance: {lists}")
     else:
-        _print_gaps(run, run.unpaired)
+        _print_gaps(run, run.unpaired, warning)
     tables = explanation_tables(explanation) if explanation else ()
     if run.unpaired is not None:
         tables = (*tables, *difference_tables(run.unpaired, titles, _MOST_ITEMS))
     for table in tables:
         print_line()
+        _print_warning(warning)
         print_table(table.columns, table.rows, title=table.title)
     if run.arm_scores:
         print_line()
+        _print_warning(warning)
         of_arms = arm_table(run.arm_scores, run.unpaired.arm_gaps if run.unpaired else ())
         print_table(of_arms.columns, of_arms.rows)
         if run.unpaired is not None:
             print_line(ARM_GAPS_EXPLAINED)
 
 
-def _print_gaps(run: FinishedRun, results: UnpairedResults) -> None:
+def _print_warning(warning: str) -> None:
+    if warning:
+        print_line(warning)
+
+
+def _print_gaps(run: FinishedRun, results: UnpairedResults, warning: str) -> None:
     """Print the users of both arms, and how far they moved from their pre-test lists."""
     from monitor.measures.unpaired_presentation import (
         GAP_COLUMNS,
@@ -311,10 +320,12 @@ def _print_gaps(run: FinishedRun, results: UnpairedResults) -> None:
     if results.outcomes:
         outcomes = outcome_table(results)
         print_line()
+        _print_warning(warning)
         print_table(outcomes.columns, outcomes.rows)
     for line in write_outcomes(results):
         print_line(line)
     print_line()
+    _print_warning(warning)
     print_table(GAP_COLUMNS, gap_rows(run.summaries))
     print_line(GAPS_EXPLAINED)
     print_line(LIMIT_OF_SELF_GAPS)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
-from monitor.model.explanation import Explanation, Split
+from monitor.model.explanation import ExampleLists, Explanation, Split
 from monitor.model.immutable import immutable
 from monitor.model.model_versions import Models
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
@@ -212,6 +212,22 @@ class Evidence:
     baseline: tuple[str, ...]
     candidate: tuple[str, ...]
     scores: Mapping[str, float | None]
+
+
+EXAMPLE_USERS = 2
+"""A message shows the lists of at most this many users."""
+
+
+def worst_examples(evidence: Sequence[Evidence]) -> tuple[ExampleLists, ...]:
+    """Return the lists that messages show if the explanation has no examples.
+
+    These are the users with the least similar lists, who come first in the evidence of a run.
+    """
+    return tuple(
+        ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate)
+        for each in evidence[:EXAMPLE_USERS]
+        if each.kind is EvidenceKind.WORST
+    )
 
 
 def items_of(users: Iterable[Evidence]) -> frozenset[str]:

@@ -8,6 +8,7 @@ from operator import methodcaller
 from monitor.boundary.deadline import Deadline
 from monitor.model import ports
 from monitor.model.explanation import Explanation, ExposedItem
+from monitor.model.runs import MeasuredRun, worst_examples
 from monitor.pipeline.pull import AskedSource
 
 TITLES_S = 5.0
@@ -17,22 +18,20 @@ TITLED_ITEMS = 10
 
 
 def add_titles(
-    explanation: Explanation | None,
-    source: ports.ItemTitleSource | None,
-    slot: datetime,
-    timeout_s: float,
+    run: MeasuredRun, source: ports.ItemTitleSource | None, timeout_s: float
 ) -> tuple[Explanation | None, str | None]:
-    """Add titles to the items of an explanation that messages show.
+    """Add titles of the items that messages show to the explanation of the run.
 
     Messages show the items that users see more or less often, and the first items of the example
     lists. Returns the explanation, and the error of the source, or None.
     """
+    explanation = run.explanation
     if explanation is None:
         return None, None
     items = {exposed.item for exposed in (*explanation.gained, *explanation.lost)}
-    for example in explanation.examples:
+    for example in explanation.examples or worst_examples(run.evidence):
         items.update(example.baseline[:TITLED_ITEMS], example.candidate[:TITLED_ITEMS])
-    titles, error = pull_titles(source, slot, items, timeout_s)
+    titles, error = pull_titles(source, run.slot, items, timeout_s)
 
     def add_each(exposed: Sequence[ExposedItem]) -> tuple[ExposedItem, ...]:
         return tuple(replace(item, title=titles.get(item.item)) for item in exposed)

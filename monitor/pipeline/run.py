@@ -6,6 +6,7 @@ from datetime import datetime
 
 from monitor.alerts.rule_evaluation import thin_segments
 from monitor.model.errors import SourceError
+from monitor.model.explanation import Explanation
 from monitor.model.immutable import extend
 from monitor.model.memory import Memory, MemoryRequest
 from monitor.model.ports import Clock
@@ -143,6 +144,7 @@ def _make_result(
         explanation = choose_explanation(explanation, memory.earlier_explanations, alert_starts)
         explanation = prefer_similarity_finding(explanation, alert_starts)
         explanation = leave_out_weak_cause(explanation, alert_starts)
+        explanation = _keep_titles(explanation, measured.explanation)
     reasons = measured.reasons
     if memory.last_ok is not None:
         changes = write_changes(
@@ -168,6 +170,18 @@ def _make_result(
         standstills=judgement.standstills,
         labels_until=labels_until,
     )
+
+
+def _keep_titles(
+    explanation: Explanation | None, current: Explanation | None
+) -> Explanation | None:
+    """Return the explanation with titles for its examples.
+
+    Without examples of its own, messages show users of this run, which ``current`` explains.
+    """
+    if explanation is None or current is None or explanation.examples:
+        return explanation
+    return replace(explanation, titles={**current.titles, **explanation.titles})
 
 
 def _find_labels_until(measuring: MeasuringPlan, measured: MeasuredRun) -> datetime | None:

@@ -98,7 +98,7 @@ def measure_slot(  # noqa: PLR0913 - ``batch_users`` and ``subset_users`` are fo
     with stopwatch.stage("explain"):
         measurement = steps.explain(measured_users)
         explanation, titles_error = add_titles(
-            measurement.run.explanation, sources.titles, slot, context.seconds_left()
+            measurement.run, sources.titles, context.seconds_left()
         )
     left_out = measurement.left_out
     if titles_error is not None:

@@ -28,7 +28,6 @@ from sqlalchemy import (
 )
 
 from monitor.model.alerts import State, Transition
-from monitor.model.explanation import ExampleLists
 from monitor.model.notifications import (
     Briefing,
     Delivery,
@@ -37,7 +36,7 @@ from monitor.model.notifications import (
     Notification,
 )
 from monitor.model.pages import ReceiverHealth
-from monitor.model.runs import Evidence, EvidenceKind, RunStatus
+from monitor.model.runs import Evidence, RunStatus, worst_examples
 from monitor.storage.alert_states import (
     IS_END,
     IS_START,
@@ -63,8 +62,6 @@ _RETRIED_FOR = timedelta(days=1)
 """After a change of the configuration, ends that were refused within this time are retried."""
 _SEARCHED_OUTCOMES = 50_000
 """How many of the newest outcomes are searched for each receiver's last success and error."""
-_EXAMPLES = 2
-"""How many users' lists a message shows if no explanation names users."""
 _POSSIBLY_RECEIVED_FIRST = (
     case((deliveries.c.message_key.is_(None), 1), else_=0),
     deliveries.c.message_key,
@@ -184,7 +181,8 @@ class SqlOutbox(DatabasePart):
             explanation = explanations_by_run(connection, [row.id]).get(row.id)
             examples = explanation.examples if explanation else ()
             if not examples:
-                examples = _worst_examples(connection, row.id)
+                evidence = results_by_run(connection, Evidence, [row.id]).get(row.id, ())
+                examples = worst_examples(evidence)
         return Briefing(
             slot=row.slot,
             explanation=explanation,
@@ -409,17 +407,6 @@ def end_delivery_claims(connection: Connection, owner: str) -> None:
     is_of_owner = and_(_IS_WAITING, deliveries.c.claimed_by == owner)
     connection.execute(
         update(deliveries).where(is_of_owner).values(claimed_by=None, claimed_until=None)
-    )
-
-
-def _worst_examples(connection: Connection, run_id: int) -> tuple[ExampleLists, ...]:
-    """Return both lists of some users with the least similar lists in the run."""
-    evidence = results_by_run(connection, Evidence, [run_id]).get(run_id, ())
-    # Users with the least similar lists come before representative users.
-    return tuple(
-        ExampleLists(user=lists.user, baseline=lists.baseline, candidate=lists.candidate)
-        for lists in evidence[:_EXAMPLES]
-        if lists.kind is EvidenceKind.WORST
     )
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from monitor.model.explanation import Finding
 from monitor.model.rankings import ALL, Arm, CoverageRow
 from monitor.model.run_reasons import RunReason
+from monitor.model.runs import RunStatus
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_also, write_cause
 from monitor.texts.run_reasons import write_off_split, write_run_reason
-from monitor.texts.wording import count_of
+from monitor.texts.wording import capitalize, count_of
 
 LIMIT_OF_SELF_GAPS = (
     "Two arms that move equally far in different directions have no self gap. If the models of both "
@@ -40,11 +41,14 @@ ARM_GAPS_EXPLAINED = (
     "with the same users' pre-test lists. No rule judges it."
 )
 """What the column of the adjusted gaps means."""
+_INSUFFICIENT_WARNING = (
+    "Do not use these values: the run is insufficient, for the reason that is given above."
+)
 SPLIT_OFF_WARNING = (
     "Do not use these values: the users are not split as planned. First repair the cause. Only then "
     "assign the users again, and set a new `since`."
 )
-"""Pages say this above values of the lists if the users are not split as planned."""
+"""Pages and `rankwatch show` say this above values if the users are not split as planned."""
 _OUTCOMES_EXPLAINED = (
     "An outcome is the sum for a user since the test began. The difference is adjusted by the sum "
     "before the test. You may look at the interval in every run: in 95 of 100 tests, it contains the "
@@ -136,6 +140,13 @@ def write_unusable(reason: RunReason) -> str:
     return f"Do not use these figures: {write_run_reason(reason)}."
 
 
+def write_warning(status: RunStatus | None, *, is_split_off: bool) -> str:
+    """Say that the values of a run cannot be used. Empty if they can be used."""
+    if is_split_off:
+        return SPLIT_OFF_WARNING
+    return _INSUFFICIENT_WARNING if status is RunStatus.INSUFFICIENT else ""
+
+
 def write_changed_split(planned: float, earlier: float) -> str:
     """Say that the planned split is not the one of earlier runs of the same test."""
     return (
@@ -211,7 +222,7 @@ def write_split(results: UnpairedResults) -> tuple[str, ...]:
         arms = write_off_split(baseline, candidate, results.baseline_share)
         sentences = [
             "The users are NOT split as planned, so nothing else can be trusted.",
-            f"{arms[:1].upper()}{arms[1:]}. Chance practically cannot explain this: {weighed}",
+            f"{capitalize(arms)}. Chance practically cannot explain this: {weighed}",
         ]
     if results.switched:
         switched = count_of(results.switched, "user")

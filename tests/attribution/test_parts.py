@@ -1,7 +1,7 @@
 """A pair's distance as membership, order and length; and what an item's exposure gained or lost."""
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -197,7 +197,7 @@ def test_a_weight_stays_with_its_item():
 
 
 def codes(lists):
-    return reference.padded(lists, 2)[0]
+    return reference.padded(lists)[0]
 
 
 def test_exposure_moves_as_by_hand():
@@ -214,8 +214,7 @@ def test_exposure_moves_as_by_hand():
     assert [item.after - item.before for item in moved] == pytest.approx(
         [0.5, (1 - second) / 2, -0.5, (second - 1) / 2]
     )
-    assert found.entered == 1
-    assert found.left == 1
+    assert found.entered == found.left == 1
     assert found.lost[0].share_before == 0.5
     assert found.lost[0].share_after == 0
     first = compare_exposure(before, after, 1)
@@ -224,13 +223,15 @@ def test_exposure_moves_as_by_hand():
 
 def test_an_item_that_moved_up_in_fewer_lists_neither_rose_nor_fell():
     """Item 1: last in 28 of 100 lists, then first in 23. Item 2 rises, item 3 falls."""
-    before = np.array([[2, 4, 5, 1]] * 28 + [[3, 4, 5, 6]] * 72, dtype=np.int32)
-    after = np.array([[1, 4, 5, 2]] * 23 + [[2, 4, 5, 6]] * 77, dtype=np.int32)
+    before = codes([[2, 4, 5, 1]] * 28 + [[3, 4, 5, 6]] * 72)
+    after = codes([[1, 4, 5, 2]] * 23 + [[2, 4, 5, 6]] * 77)
     found = compare_exposure(before, after, 10)
 
     assert "1" not in [each.item for each in (*found.gained, *found.lost)]
-    first = item_lines(found.gained, None)[0]
-    assert first.startswith("2: in 28 % of baseline lists, 100 % of candidate lists")
+    assert item_lines(found.gained, None)[0].startswith(
+        "2: in 28 % of baseline lists, 100 % of candidate lists"
+    )
+    assert not item_lines([replace(found.gained[0], share_after=0.281)], None)
 
 
 def test_items_with_equal_exposure_are_ordered_by_code():

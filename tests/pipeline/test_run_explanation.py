@@ -19,6 +19,7 @@ from monitor.pipeline.alert_explanations import (
     leave_out_weak_cause,
     prefer_similarity_finding,
 )
+from monitor.pipeline.item_titles import add_titles
 from monitor.pipeline.run_explanation import choose_metric
 from monitor.receivers.message.safe_text import cause_of
 from pipeline.canned import CannedTitles, ran, users
@@ -345,11 +346,9 @@ def test_a_fault_of_few_users_that_hardly_explains_the_drop_is_no_cause_of_it():
 
 
 def test_without_a_fault_alerts_on_coverage_and_ends_have_no_explanation_and_other_metrics_name_the_explained_metric():
-    coverage = transition(metric="coverage", statistic="missing")
-    end = transition(from_state=State.FIRING, to_state=State.QUIET)
     alerts = (
-        coverage,
-        end,
+        transition(metric="coverage", statistic="missing"),
+        transition(from_state=State.FIRING, to_state=State.QUIET),
         transition(metric="overlap"),
         transition(metric="over_floor(extended_tau)"),
     )
@@ -366,11 +365,10 @@ def test_without_a_fault_alerts_on_coverage_and_ends_have_no_explanation_and_oth
 def test_items_have_the_titles_of_the_catalogue():
     titles = CannedTitles({"7": "Tea", "1": "Kettle", "99": "never listed"})
     result = run(OTHER, titles=titles)
-    assert [(item.item, item.title) for item in result.explanation.gained] == [
-        ("7", "Tea"),
-        ("8", None),
-        ("9", None),
-    ]
-    assert result.explanation.titles == {"7": "Tea", "1": "Kettle"}
+    assert [item.title for item in result.explanation.gained] == ["Tea", None, None]
+    bare = replace(result, explanation=result.explanation.without_items)
+    titled = replace(bare.explanation, titles={"7": "Tea", "1": "Kettle"})
+    assert add_titles(bare, titles, 9)[0] == titled
+    assert result.explanation.titles == titled.titles
     assert "more: Tea, 8, 9; less: Kettle, 2, 3." in str(result.transitions[0].explanation)
     assert result.reason is None

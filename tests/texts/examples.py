@@ -155,6 +155,7 @@ from monitor.texts.unpaired import (
     write_split,
     write_unpaired,
     write_unusable,
+    write_warning,
 )
 from monitor.texts.verdicts import (
     name_series,
@@ -783,6 +784,7 @@ EXAMPLES: Any = {
         partial(write_arms, UNPAIRED),
         partial(write_split, UNPAIRED),
         partial(write_unusable, RunReason(kind=RunReasonKind.NOT_SERVED, arm=Arm.CANDIDATE)),
+        partial(write_warning, RunStatus.INSUFFICIENT, is_split_off=False),
         partial(write_faulty_lists, coverage_row(690, reasons={(Arm.CANDIDATE, "too_slow"): 34})),
         partial(write_outcomes, replace(UNPAIRED, outcomes=GAPS_OF_OUTCOMES)),
         *plain(

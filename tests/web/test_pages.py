@@ -154,12 +154,9 @@ def test_an_address_of_the_api_that_no_route_has_is_said_in_json(ask):
     assert (answer.status, answer.json()["error"]) == (404, "Not Found")
 
 
-def test_a_comparison_shows_what_is_stored(ask, filled):
+def test_a_comparison_shows_what_is_stored(ask):
     shown = ask(f"{FEED}?period=30d").json()
-    stored = filled.history.runs(comparison="home-feed", limit=9)[::-1]
-    assert [point["slot"] for point in shown["points"]] == [
-        format_instant(run.slot) for run in stored
-    ]
+    assert [point["slot"] for point in shown["points"]] == [*map(format_instant, SLOTS)]
     assert [point["mean"] for point in shown["points"]] == [0.5, 0.5, 0.5, 0.25]
     assert {(point["low"], point["expected"], point["high"]) for point in shown["points"]} == {
         (0.4, 0.5, 0.6)
@@ -168,9 +165,9 @@ def test_a_comparison_shows_what_is_stored(ask, filled):
         ("SimilarityLow", SLOT, None)
     ]
     assert [part["means"] for part in shown["segment_means"]] == [[0.25, 0.25, 0.25, 0.125]]
-    assert len(shown["distribution"]) == len(shown["coverage"]) == len(stored)
+    assert len(shown["distribution"]) == len(shown["coverage"]) == 4
     body = ask("/c/home-feed?period=30d").text
-    assert body.count('class="dot"') + body.count('class="dot marked"') >= len(stored)
+    assert body.count('class="dot') >= 4
     assert f'href="/c/home-feed/runs/{SLOT}"' in body
     for figure in ["0.5000", "0.2500", "firing", "SimilarityLow", "catalogue_coverage", "missing"]:
         assert figure in body
@@ -259,10 +256,11 @@ def test_what_is_chosen_and_is_not_there_falls_back(ask):
 
 
 def test_a_run_leads_to_its_users_and_to_its_neighbours(ask):
-    body = ask(f"/c/home-feed/runs/{format_instant(SLOTS[1])}").text
-    assert f'rel="prev" href="/c/home-feed/runs/{format_instant(SLOTS[0])}"' in body
-    assert f'rel="next" href="/c/home-feed/runs/{format_instant(SLOTS[2])}"' in body
-    assert f'href="/c/home-feed/users/u1?slot={quote(format_instant(SLOTS[1]), safe="")}"' in body
+    before, slot, after = map(format_instant, SLOTS[:3])
+    body = ask(f"/c/home-feed/runs/{slot}").text
+    assert f'rel="prev" href="/c/home-feed/runs/{before}"' in body
+    assert f'rel="next" href="/c/home-feed/runs/{after}"' in body
+    assert f'href="/c/home-feed/users/u1?slot={quote(slot, safe="")}"' in body
 
 
 def test_a_user_is_shown_with_both_lists_in_every_run(ask):
@@ -282,8 +280,8 @@ def test_a_user_is_shown_with_both_lists_in_every_run(ask):
 def test_lists_that_were_not_kept_are_said_with_what_to_set(ask):
     assert ask("/c/home-feed/users/zz").status == 200
     # Only the newest lists are stored.
-    page = ask(f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}")
-    assert "keep_lists: all" in page.text
+    path = f"/c/home-feed/users/zz?slot={quote(format_instant(SLOTS[0]))}"
+    assert "keep_lists: all" in ask(path).text
 
 
 def test_every_user_has_an_address(ask):
@@ -304,18 +302,16 @@ def test_an_item_leads_to_its_own_page_whatever_its_id(store, item):
         "titles": lambda *_: {item: "<i>Tea</i>"},
     }
     paths = paths_of("home-feed", "u1")
-    with browsing(application(store, **given)) as ask:
-        run, user = (
-            ask(paths[path]) for path in ("/c/{name}/runs/{slot}", "/c/{name}/users/{user}")
-        )
     mine = ITEM_URL.replace("{item}", quote(item, safe=""))
-    for answer in (run, user):
-        links = {html.unescape(link) for link in re.findall(r'href="(http[^"]*)"', answer.text)}
-        assert answer.status == 200
-        assert mine in links
-        assert all(link.startswith("https://shop.example.com/items/") for link in links)
-        assert "<i>" not in answer.text
-    assert user.text.count("&lt;i&gt;Tea&lt;/i&gt; (") == 4, (
+    with browsing(application(store, **given)) as ask:
+        for path in ("/c/{name}/runs/{slot}", "/c/{name}/users/{user}"):
+            answer = ask(paths[path])
+            links = {html.unescape(link) for link in re.findall(r'href="(http[^"]*)"', answer.text)}
+            assert answer.status == 200
+            assert mine in links
+            assert all(link.startswith("https://shop.example.com/items/") for link in links)
+            assert "<i>" not in answer.text
+    assert answer.text.count("&lt;i&gt;Tea&lt;/i&gt; (") == 4, (
         "of both lists, and of one before and now"
     )
 

@@ -576,8 +576,9 @@ def _cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]:
     """Lines such as ``Red shoes (sku-1): in 3 % of candidate lists before, 61 % now``.
 
-    Items whose share changed much less than the share of another item are left out. If ``arm`` is
-    None, a line compares the arms: the shares of baseline lists and of candidate lists.
+    Items whose share changed much less than the share of another item are left out, and items whose
+    rounded shares are equal. If ``arm`` is None, a line compares the arms: the shares of baseline
+    lists and of candidate lists.
     """
     before, now = " of baseline lists", " of candidate lists"
     if arm is not None:
@@ -586,12 +587,12 @@ def item_lines(items: Sequence[ExposedItem], arm: Arm | None) -> tuple[str, ...]
     clear_change = _CLEAR_CHANGE * max(changes, default=0.0)
     clear = [item for item, change in zip(items, changes, strict=True) if change >= clear_change]
     lines = []
-    for item in clear[:MAX_ITEMS]:
-        shares = (
-            f"{write_percent(item.share_before)}{before}, {write_percent(item.share_after)}{now}"
-        )
-        lines.append(f"{_name_item(item)}: in {shares}")
-    return _bound_lines(lines, _LONGEST_LINE)
+    for item in clear:
+        share_before = write_percent(item.share_before)
+        share_now = write_percent(item.share_after)
+        if share_before != share_now:
+            lines.append(f"{_name_item(item)}: in {share_before}{before}, {share_now}{now}")
+    return _bound_lines(lines[:MAX_ITEMS], _LONGEST_LINE)
 
 
 def _example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:

@@ -18,7 +18,7 @@ from monitor.model.notifications import Silence
 from monitor.model.pages import ReceiverHealth, SegmentMeans, SeriesKey, SeriesPoint
 from monitor.model.rankings import ALL, CoverageRow
 from monitor.model.rules import Comparison, FixedLimit
-from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress, Summary
+from monitor.model.runs import ArmScore, Histogram, LatestRun, PullProgress, RunStatus, Summary
 from monitor.model.statistics import GAPS, parse_derived
 from monitor.model.unpaired import UnpairedResults
 from monitor.texts.model_versions import write_changes
@@ -122,6 +122,7 @@ class ComparisonPage(Course):
     by_chance: float | None = None
     arm_scores: tuple[ArmScore, ...] = ()
     unpaired: UnpairedResults | None = None
+    status: RunStatus | None = None
     is_split_off: bool = False  # whether users are not split between the arms as planned
 
     @property
@@ -189,6 +190,7 @@ def read_comparison_page(site: Site, query: PageRequest) -> ComparisonPage:
         slot=latest.slot,
         arm_scores=latest.arm_scores,
         unpaired=latest.unpaired,
+        status=latest.status,
         is_split_off=latest.is_split_off,
     )
     explanation = latest.explanation

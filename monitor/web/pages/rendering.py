@@ -1,5 +1,6 @@
 """Renders templates, with their charts and tables. All values are escaped."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -24,7 +25,7 @@ from monitor.texts import unpaired
 from monitor.texts.conditions import write_health, write_other_value
 from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
-from monitor.texts.wording import write_cell, write_number
+from monitor.texts.wording import capitalize, write_cell, write_number
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -33,6 +34,8 @@ _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86_400
 _MOST_SEGMENTS = 12
+_CODE = re.compile("`([^`]+)`")
+_UNIT = re.compile(r"(?<=\d) (?=%|m?s\b)")
 _SERIES_COLORS = 8  # the style sheet has so many colors for series
 
 
@@ -239,12 +242,29 @@ def _write_table(
     )
 
 
+def write_prose(text: str) -> Markup:
+    """Return a text of sentences as HTML.
+
+    Words in backticks become code, and a number is not separated from its unit.
+    """
+    html = str(escape(escape_controls(text)))
+    html = _UNIT.sub("\N{NO-BREAK SPACE}", html)
+    return Markup(_CODE.sub(r"<code>\1</code>", html))  # noqa: S704 - escaped
+
+
+def _write_sentence(text: str) -> Markup:
+    """Return a text of sentences as HTML. It begins with a capital letter."""
+    return write_prose(capitalize(text))
+
+
 def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
     """Return one row for each object, with the attributes of these names, such as ``run.slot``."""
-    getters = [*map(attrgetter, names)]
     rows = []
     for value in objects:
-        rows.append(tuple(write_cell(getter(value), show_instant) for getter in getters))
+        cells = {name: write_cell(attrgetter(name)(value), show_instant) for name in names}
+        if "reason" in cells:
+            cells["reason"] = write_prose(cells["reason"])
+        rows.append(tuple(cells.values()))
     return rows
 
 
@@ -266,7 +286,7 @@ def _state_rows(states: Iterable[AlertState]) -> list[tuple[str, ...]]:
                 write_number(state.value),
                 limit,
                 show_instant(state.judged_slot),
-                state.reason,
+                write_prose(state.reason),
             )
         )
     return rows
@@ -330,6 +350,8 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "prose": write_prose,
+        "sentence": _write_sentence,
         "number": write_number,
         "duration": show_duration,
         "instant": show_instant,

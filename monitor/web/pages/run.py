@@ -1,6 +1,5 @@
 """The page of one run, and the page of one user in a run."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
@@ -10,8 +9,17 @@ from monitor.model.explanation import ExampleLists, Explanation
 from monitor.model.immutable import extend, immutable
 from monitor.model.pages import UserLists, UserRun
 from monitor.model.rankings import Arm, ranks_by_item
-from monitor.model.runs import Evidence, EvidenceKind, FinishedRun, Run, Summary, items_of
+from monitor.model.runs import (
+    Evidence,
+    EvidenceKind,
+    FinishedRun,
+    LatestRun,
+    Run,
+    Summary,
+    items_of,
+)
 from monitor.model.statistics import arm_of_scores
+from monitor.web.pages.overview import Firing, list_firing
 from monitor.web.pages.site import AbsentPageError, PageRequest, Site, require_slot
 
 MOST_HISTORY_RUNS = 200
@@ -27,8 +35,9 @@ class RunPage:
     - ``worst``, ``representative`` and ``unchanged`` are the users of the evidence: those with the
       least similar lists, typical users, and users with equal lists from both arms.
     - ``titles`` and ``urls`` are those of items that the page shows.
-    - ``started_alerts`` and ``ended_alerts`` are names of alerts, each with the number of segments
-      in which it started or ended.
+    - ``started_alerts`` and ``ended_alerts`` are names of alerts, each with the segments in which
+      it started or ended.
+    - ``firing`` are the alerts that fire after the run. It is None if there is a newer run.
     """
 
     comparison: str
@@ -42,8 +51,9 @@ class RunPage:
     unchanged: tuple[Evidence, ...]
     titles: Mapping[str, str]
     urls: Mapping[str, str]
-    started_alerts: tuple[tuple[str, int], ...]
-    ended_alerts: tuple[tuple[str, int], ...]
+    started_alerts: tuple[tuple[str, tuple[str, ...]], ...]
+    ended_alerts: tuple[tuple[str, tuple[str, ...]], ...]
+    firing: tuple[Firing, ...] | None
     incident: str | None
 
 
@@ -93,8 +103,9 @@ def read_run_page(site: Site, query: PageRequest) -> RunPage:
         unchanged=tuple(unchanged),
         titles=site.titles(name, slot, untitled_items),
         urls=site.item_urls(name, linked_items),
-        started_alerts=_count_by_alert(starts),
-        ended_alerts=_count_by_alert(ends),
+        started_alerts=_segments_by_alert(starts),
+        ended_alerts=_segments_by_alert(ends),
+        firing=list_firing(run.states) if isinstance(run, LatestRun) else None,
         incident=starts[0].incident if starts else None,
     )
 
@@ -129,9 +140,15 @@ def _mean_changes(
     return tuple(changes)
 
 
-def _count_by_alert(transitions: Iterable[Transition]) -> tuple[tuple[str, int], ...]:
-    """Return each alert with its number of transitions. The largest number comes first."""
-    return tuple(Counter(change.alert for change in transitions).most_common())
+def _segments_by_alert(
+    transitions: Iterable[Transition],
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return each alert with the segments of its transitions. Most segments come first."""
+    segments: dict[str, list[str]] = {}
+    for change in transitions:
+        segments.setdefault(change.alert, []).append(change.segment)
+    by_alert = [(alert, tuple(of_alert)) for alert, of_alert in segments.items()]
+    return tuple(sorted(by_alert, key=lambda entry: -len(entry[1])))
 
 
 @immutable
