@@ -10,7 +10,7 @@ from monitor.model.runs import RunStatus
 from monitor.model.unpaired import ENOUGH_EVIDENCE, BetweenExcess, OutcomeGap, UnpairedResults
 from monitor.texts.explanations import join_sentences, shorten_name, write_also, write_cause
 from monitor.texts.run_reasons import write_off_split, write_run_reason
-from monitor.texts.wording import capitalize, count_of
+from monitor.texts.wording import count_of
 
 LIMIT_OF_SELF_GAPS = (
     "Two arms that move equally far in different directions have no self gap. If the models of both "
@@ -222,7 +222,7 @@ def write_split(results: UnpairedResults) -> tuple[str, ...]:
         arms = write_off_split(baseline, candidate, results.baseline_share)
         sentences = [
             "The users are NOT split as planned, so nothing else can be trusted.",
-            f"{capitalize(arms)}. Chance practically cannot explain this: {weighed}",
+            f"{arms[:1].upper()}{arms[1:]}. Chance practically cannot explain this: {weighed}",
         ]
     if results.switched:
         switched = count_of(results.switched, "user")

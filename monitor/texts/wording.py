@@ -18,12 +18,6 @@ def write_percent(share: float) -> str:
     return f"{percent:.{decimals}f} %"
 
 
-def capitalize(text: str) -> str:
-    """Let the text begin with a capital letter, unless it begins with a name such as ``a_b:``."""
-    first_word = text.partition(" ")[0]
-    return f"{text[:1].upper()}{text[1:]}" if first_word.isalpha() else text
-
-
 def write_number(value: float | None, digits: int = 4) -> str:
     """Write a figure for a table, or ``-`` if there is none."""
     return "-" if value is None or math.isnan(value) else f"{value:.{digits}f}"

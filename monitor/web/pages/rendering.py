@@ -25,7 +25,7 @@ from monitor.texts import unpaired
 from monitor.texts.conditions import write_health, write_other_value
 from monitor.texts.deliveries import write_receivers
 from monitor.texts.run_notes import write_run_notes
-from monitor.texts.wording import capitalize, write_cell, write_number
+from monitor.texts.wording import write_cell, write_number
 from monitor.web.pages import site as addresses
 from monitor.web.pages.comparison import PERIODS, ComparisonPage
 from monitor.web.pages.run import RunPage
@@ -252,11 +252,6 @@ def write_prose(text: str) -> Markup:
     return Markup(_CODE.sub(r"<code>\1</code>", html))  # noqa: S704 - escaped
 
 
-def _write_sentence(text: str) -> Markup:
-    """Return a text of sentences as HTML. It begins with a capital letter."""
-    return write_prose(capitalize(text))
-
-
 def _rows_of(objects: Iterable[object], *names: str) -> list[tuple[str, ...]]:
     """Return one row for each object, with the attributes of these names, such as ``run.slot``."""
     rows = []
@@ -351,7 +346,6 @@ def _templates() -> jinja2.Environment:
     )
     environment.filters |= {
         "prose": write_prose,
-        "sentence": _write_sentence,
         "number": write_number,
         "duration": show_duration,
         "instant": show_instant,
