@@ -196,6 +196,7 @@ def test_users_without_parts_do_not_count_and_groups_of_some_rows_show_rows_of_a
 
 
 SHOP = Shop(users=800)
+NO_FAULT = Fault(kind=Kind.NOISE, begins=99)
 HEALTHY = 8
 BEGINS = HEALTHY + 1
 GROWN = 9
@@ -220,10 +221,9 @@ def measure(fault, day, past, shop=SHOP):
 @cache
 def past(shop=SHOP, begins=BEGINS):
     """What healthy days leave."""
-    healthy = Fault(kind=Kind.NOISE, begins=begins)
     found = Memory()
     for day in range(begins - HEALTHY, begins):
-        result = measure(healthy, day, found, shop)
+        result = measure(NO_FAULT, day, found, shop)
         assert result.split is not None, result.reason
         found = after(Memory(splits=(*found.splits, result.split)), result.lists)
     return found
@@ -285,7 +285,7 @@ def test_other_changes_of_the_lists_do_not_hide_the_planted_fault(line):
 
 def test_lists_that_are_identical_by_chance_are_no_finding():
     shop = draw_shop(57024)  # a tenth of its lists always are, and on day 10 more than ever before
-    found = measure(Fault(kind=Kind.NOISE, begins=99), 10, past(shop, 8), shop).explanation
+    found = measure(NO_FAULT, 10, past(shop, 8), shop).explanation
     assert found.finding is None
 
 
@@ -304,8 +304,7 @@ def test_users_without_earlier_lists_are_assumed_to_behave_like_the_others():
     half = after(past(), replace(lists, **arms))
     for kind in [Kind.TRUNCATED, Kind.STALE]:
         assert not explain(draw_fault(kind, 5, begins=BEGINS), half)[1]
-    healthy = Fault(kind=Kind.NOISE, begins=99)
-    assert measure(healthy, BEGINS, half).explanation.finding is None
+    assert measure(NO_FAULT, BEGINS, half).explanation.finding is None
 
 
 def test_users_who_share_a_list_since_earlier_days_are_all_counted():
@@ -345,7 +344,7 @@ class Planted:
     arms: tuple[Arm, ...] = (Arm.CANDIDATE,)
 
     def lists(self, shop, arm, day):
-        of_day = {each: Fault(kind=Kind.NOISE, begins=99).lists(shop, each, day) for each in Arm}
+        of_day = {each: NO_FAULT.lists(shop, each, day) for each in Arm}
         if arm in self.arms:
             for name in shop.names[: round(self.share * shop.users)]:
                 items = self.change(of_day[arm.other][name], of_day[arm][name])
