@@ -224,9 +224,9 @@ def worst_examples(evidence: Sequence[Evidence]) -> tuple[ExampleLists, ...]:
     These are the users with the least similar lists, who come first in the evidence of a run.
     """
     return tuple(
-        ExampleLists(user=each.user, baseline=each.baseline, candidate=each.candidate)
-        for each in evidence[:EXAMPLE_USERS]
-        if each.kind is EvidenceKind.WORST
+        ExampleLists(user=lists.user, baseline=lists.baseline, candidate=lists.candidate)
+        for lists in evidence[:EXAMPLE_USERS]
+        if lists.kind is EvidenceKind.WORST
     )
 
 

@@ -347,7 +347,7 @@ def _write_shifted(finding: Finding, arms: str) -> str:
 def _write_first_item(finding: Finding, arms: str) -> str:
     detail = finding.detail
     items = round(detail["items"])
-    what = "an item" if items == 1 else f"one of {items} items"
+    item = "an item" if items == 1 else f"one of {items} items"
     have, more = "have", "many more"
     if detail["now"] < detail["before"]:
         have, more = "had", "far fewer"
@@ -356,7 +356,7 @@ def _write_first_item(finding: Finding, arms: str) -> str:
     if items > 1:
         figures = f"one of them in {figures}"
     return (
-        f"{have} {what} in first place from the {arms}, which {more} lists have there than before: "
+        f"{have} {item} in first place from the {arms}, which {more} lists have there than before: "
         f"{figures}"
     )
 

@@ -1,6 +1,7 @@
 """The page of one run, and the page of one user in a run."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from monitor.charts.slope_chart import describe_move
@@ -141,14 +142,15 @@ def _mean_changes(
 
 
 def _segments_by_alert(
-    transitions: Iterable[Transition],
+    transitions: Sequence[Transition],
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return each alert with the segments of its transitions. Most segments come first."""
-    segments: dict[str, list[str]] = {}
-    for change in transitions:
-        segments.setdefault(change.alert, []).append(change.segment)
-    by_alert = [(alert, tuple(of_alert)) for alert, of_alert in segments.items()]
-    return tuple(sorted(by_alert, key=lambda entry: -len(entry[1])))
+    changes = Counter(change.alert for change in transitions)
+    by_alert = []
+    for alert, _ in changes.most_common():
+        segments = [change.segment for change in transitions if change.alert == alert]
+        by_alert.append((alert, tuple(segments)))
+    return tuple(by_alert)
 
 
 @immutable
