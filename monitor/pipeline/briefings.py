@@ -16,7 +16,8 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
     If no alert of the message begins, this is the newest run in which a firing alert began. If an
     alert begins and its run found no cause, the newest cause that earlier runs found is added. A
-    repetition is about the newest run, unless only the run in which an alert began found a cause.
+    repetition is about the newest run, unless the run in which an alert began found a cause, and
+    the newest run did not find it again.
     Items are left out if the configuration does not allow items in messages.
     """
     message = replace(message, interval=policy.intervals.get(message.comparison))
@@ -25,12 +26,12 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     if newest_slot is None:
         return message
     briefing = outbox.briefing(message.comparison, newest_slot)
-    has_cause = briefing.finding is not None
+    cause = briefing.finding
     if message.is_repetition:
         newest = outbox.briefing(message.comparison, None)
-        if newest.finding is not None or not has_cause:
+        if cause is None or (newest.finding is not None and newest.finding.kind is cause.kind):
             briefing = newest
-    elif message.starts and not has_cause:
+    elif message.starts and cause is None:
         briefing = replace(briefing, known_cause=_find_known_cause(message, newest_slot, outbox))
     if not policy.shows_items:
         explanation = briefing.explanation and briefing.explanation.without_items
