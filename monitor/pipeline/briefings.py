@@ -16,8 +16,7 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
 
     If no alert of the message begins, this is the newest run in which a firing alert began. If an
     alert begins and its run found no cause, the newest cause that earlier runs found is added. A
-    repetition is about the newest run, unless the run in which an alert began found a cause, and
-    the newest run did not find it again.
+    repetition is about the newest run if this run found the same cause in the same arms again.
     Items are left out if the configuration does not allow items in messages.
     """
     message = replace(message, interval=policy.intervals.get(message.comparison))
@@ -29,7 +28,8 @@ def brief_message(message: Message, outbox: Outbox, policy: NotificationPolicy) 
     cause = briefing.finding
     if message.is_repetition:
         newest = outbox.briefing(message.comparison, None)
-        if cause is None or (newest.finding is not None and newest.finding.kind is cause.kind):
+        again = newest.finding
+        if cause and again and (again.kind, again.arms) == (cause.kind, cause.arms):
             briefing = newest
     elif message.starts and cause is None:
         briefing = replace(briefing, known_cause=_find_known_cause(message, newest_slot, outbox))
